@@ -1,0 +1,60 @@
+"""Running operations for callers that block: one event loop in the background, one connection for each target."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import TypeVar
+
+from dispatch_gates.cluster.connection import Connection, Target
+from dispatch_gates.cluster.driver import Driver
+from dispatch_gates.requests import Operation
+
+T = TypeVar("T")
+
+
+class _Background:
+    """The event loop and what lives in it. The thread is a daemon: it ends with the process."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._drivers: dict[Target, asyncio.Task[Driver]] = {}
+        threading.Thread(target=self._loop.run_forever, name="dispatch-gates", daemon=True).start()
+
+    def run(self, target: Target, operation: Operation[T]) -> T:
+        future = asyncio.run_coroutine_threadsafe(self._run(target, operation), self._loop)
+        try:
+            return future.result()
+        except BaseException:
+            future.cancel()  # Ctrl-C in the caller: what the operation was about to send is not sent
+            raise
+
+    async def _run(self, target: Target, operation: Operation[T]) -> T:
+        driver = await self._driver(target)
+        return await driver.run(operation)
+
+    async def _driver(self, target: Target) -> Driver:
+        task = self._drivers.get(target)
+        if task is None or (task.done() and task.exception() is not None):
+            task = self._drivers[target] = asyncio.create_task(_open(target))
+        return await asyncio.shield(task)
+
+
+async def _open(target: Target) -> Driver:
+    return Driver(await Connection.open(target))
+
+
+_lock = threading.Lock()
+_background: _Background | None = None
+
+
+def run(target: Target, operation: Operation[T]) -> T:
+    """Run an operation against a cluster and return its result; safe to call from any number of threads.
+
+    Raises what the operation raises, and `ClusterConfigError` where the target cannot be used.
+    """
+    global _background
+    with _lock:
+        if _background is None:
+            _background = _Background()
+    return _background.run(target, operation)

@@ -1,0 +1,195 @@
+"""One connection to one API server: configuration, credentials, raw JSON requests, and their errors.
+
+The official client loads the configuration (kubeconfig with exec plugins, in-cluster tokens that rotate, proxies,
+own CAs) and signs requests. Its typed models and its own retries are not used: they cost more than a request.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import ssl
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import quote, urlencode
+from urllib.request import getproxies, proxy_bypass
+
+import aiohttp
+from kubernetes.aio.client import ApiClient, Configuration
+from kubernetes.aio.config import ConfigException, load_incluster_config, load_kube_config
+
+from dispatch_gates.cluster.errors import from_status
+from dispatch_gates.contract.names import Resource
+from dispatch_gates.contract.objects import JsonObject
+from dispatch_gates.requests import BadReplyError, DeniedError, UnreachableError
+
+FIELD_MANAGER: Final = "dispatch-gates"
+REQUEST_SECONDS: Final = 30.0
+_CONNECT_SECONDS: Final = 10.0
+
+
+class ClusterConfigError(Exception):
+    """There is no usable configuration for a cluster; the message says what to do."""
+
+
+@dataclass(frozen=True)
+class Target:
+    """Which cluster: a kubeconfig and a context, each the usual default where it is None; or the pod's own."""
+
+    kubeconfig: str | None = None
+    context: str | None = None
+    in_cluster: bool = False
+
+
+class Connection:
+    """A connection pool to one API server. Made by `open`, ended by `close`, for one event loop."""
+
+    def __init__(self, target: Target) -> None:
+        self._target = target
+        self._api: Any = None
+
+    @classmethod
+    async def open(cls, target: Target) -> Connection:
+        """Load the configuration; raise `ClusterConfigError` where there is none. Sends nothing yet."""
+        connection = cls(target)
+        await connection.reload()
+        return connection
+
+    async def reload(self) -> None:
+        """Load configuration and credentials anew, as after a 401."""
+        configuration = Configuration()
+        # aiohttp would look for proxies and netrc at every request; they are looked up once, below.
+        configuration.client_session_kwargs = {"trust_env": False}
+        try:
+            if self._target.in_cluster:
+                load_incluster_config(client_configuration=configuration)
+            else:
+                await load_kube_config(
+                    config_file=_existing(self._target.kubeconfig),
+                    context=self._target.context,
+                    client_configuration=configuration,
+                    persist_config=False,
+                )
+        except (ConfigException, OSError, ValueError) as error:
+            raise ClusterConfigError(_explain(self._target, error)) from error
+        configuration.proxy = configuration.proxy or _proxy_for(configuration.host)
+        previous, self._api = self._api, ApiClient(configuration=configuration)
+        self._api.user_agent = f"dispatch-gates/{version('dispatch-gates')}"
+        if previous is not None:
+            await previous.close()
+
+    async def close(self) -> None:
+        """Close the pool."""
+        if self._api is not None:
+            await self._api.close()
+
+    @property
+    def host(self) -> str:
+        """The URL of the API server."""
+        return str(self._api.configuration.host)
+
+    @asynccontextmanager
+    async def stream(
+        self, method: str, path: str, *, body: JsonObject | None = None, seconds: float = REQUEST_SECONDS
+    ) -> AsyncIterator[Any]:
+        """Send a request and hand out the aiohttp response of a 2xx; anything else raises an `ApiError`.
+
+        A 401 is answered by loading the credentials anew, once: such a request was not carried out.
+        """
+        response = await self._send(method, path, body, seconds)
+        try:
+            if response.status == 401:
+                response.release()
+                try:
+                    await self.reload()
+                except ClusterConfigError as error:
+                    raise DeniedError(f"{method} {path}: the credentials expired; {error}", status=401) from error
+                response = await self._send(method, path, body, seconds)
+            if response.status >= 300:
+                raise from_status(f"{method} {path}", response.status, response.headers, await _body(response))
+            yield response
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise UnreachableError(f"{method} {path}: connection lost: {_text(error)}") from error
+        finally:
+            response.close() if not response.content.at_eof() else response.release()
+
+    async def call(
+        self, method: str, path: str, *, body: JsonObject | None = None, seconds: float = REQUEST_SECONDS
+    ) -> JsonObject:
+        """Send a request and return the JSON object that it is answered with."""
+        async with self.stream(method, path, body=body, seconds=seconds) as response:
+            content = await response.read()
+        try:
+            parsed = json.loads(content)
+        except ValueError as error:
+            raise BadReplyError(f"{method} {path}: the answer is not JSON: {content[:80]!r}") from error
+        if not isinstance(parsed, dict):
+            raise BadReplyError(f"{method} {path}: the answer is no JSON object: {content[:80]!r}")
+        return parsed
+
+    async def _send(self, method: str, path: str, body: JsonObject | None, seconds: float) -> Any:
+        headers = {"Accept": "application/json", "User-Agent": self._api.user_agent}
+        timeout = aiohttp.ClientTimeout(total=seconds, connect=_CONNECT_SECONDS)
+        try:
+            await self._api.update_params_for_auth(headers, [], ["BearerToken"], path, method, body)
+            reply = await self._api.rest_client.request(
+                method, self.host + path, headers=headers, body=body, _request_timeout=timeout
+            )
+        except ConfigException as error:
+            # A token file that is empty while it is rotated; nothing was sent.
+            raise UnreachableError(f"{method} {path}: no credentials: {error}") from error
+        except (aiohttp.ClientError, TimeoutError, ssl.SSLError, OSError) as error:
+            raise UnreachableError(f"{method} {path}: no answer from {self.host}: {_text(error)}") from error
+        return reply.response
+
+
+def path_of(resource: Resource, namespace: str, name: str = "", sub: str = "", **query: str) -> str:
+    """Return the API server's path for an object or, without a name, for a collection."""
+    parts = ["apis", resource.group, resource.version] if resource.group else ["api", resource.version]
+    parts += ["namespaces", namespace] if namespace else []
+    parts += [resource.plural, *([name] if name else []), *([sub] if sub else [])]
+    asked = {key: value for key, value in query.items() if value}
+    return "/" + "/".join(quote(part, safe="") for part in parts) + (f"?{urlencode(asked)}" if asked else "")
+
+
+async def _body(response: Any) -> bytes:
+    try:
+        content: bytes = await response.read()
+    except (aiohttp.ClientError, TimeoutError, OSError):
+        return b""
+    return content
+
+
+def _existing(kubeconfig: str | None) -> str | None:
+    if kubeconfig is None:
+        return None
+    path = Path(kubeconfig).expanduser()
+    if not path.is_file():
+        raise ConfigException(f"there is no file {path}")
+    return str(path)
+
+
+def _explain(target: Target, error: Exception) -> str:
+    if target.in_cluster:
+        return f"no in-cluster configuration: {error}"
+    where = f"kubeconfig {target.kubeconfig}" if target.kubeconfig else "the default kubeconfig"
+    context = f", context {target.context}" if target.context else ""
+    return f"{where}{context} cannot be used: {error}. `kubectl config get-contexts` lists what there is."
+
+
+def _proxy_for(host: str) -> str | None:
+    """Return the proxy that the environment names for this API server, as the other clients of it would use."""
+    scheme, _, rest = host.partition("://")
+    name = rest.split("/")[0]
+    proxies: Mapping[str, str] = getproxies()
+    return None if proxy_bypass(name) else proxies.get(scheme)
+
+
+def _text(error: BaseException) -> str:
+    if isinstance(error, asyncio.TimeoutError):
+        return "time-out"
+    return str(error) or type(error).__name__

@@ -1,0 +1,49 @@
+"""Reading an execution: JobSet, Jobs and, last, the pods. One operation for the controller and the adapter."""
+
+from __future__ import annotations
+
+from dispatch_gates.contract.execution import Evidence, JobSet, parse_job, parse_jobset, parse_pod
+from dispatch_gates.contract.names import JOBS, JOBSET_NAME, JOBSETS, PODS
+from dispatch_gates.contract.objects import flag
+from dispatch_gates.requests import Changes, ExpiredError, Operation, Watch, find, select
+
+
+def read_evidence(namespace: str, name: str) -> Operation[Evidence]:
+    """Read what there is of the execution of the job `name`.
+
+    In this order, since each is created by the one before: what a later read does not show was not started by
+    what an earlier one showed. Pods are found by the JobSet's name and not by its UID, so that those of an
+    earlier job of the same name count too. Raises `MalformedError` where anything is unreadable.
+    """
+    selector = f"{JOBSET_NAME}={name}"
+    jobset = yield from find(JOBSETS, namespace, name)
+    jobs = yield from select(JOBS, namespace, selector)
+    pods = yield from select(PODS, namespace, selector)
+    return Evidence(
+        jobset=parse_jobset(jobset) if jobset is not None else None,
+        jobs=tuple(parse_job(job) for job in jobs.items),
+        pods=tuple(parse_pod(pod) for pod in pods.items),
+    )
+
+
+def await_count(jobset: JobSet, count: int, seconds: float) -> Operation[bool]:
+    """Wait until this JobSet, suspended, carries `count`; return False where it does not within `seconds`.
+
+    Trainer works on a job one pass at a time: once it has applied the new A, a late apply of an earlier pass is
+    over. A JobSet that was resumed or replaced meanwhile never counts.
+    """
+    version, left = jobset.meta.resource_version, seconds
+    while left > 0:
+        try:
+            changes: Changes = yield Watch(JOBSETS, jobset.meta.namespace, version, left, name=jobset.meta.name)
+        except ExpiredError:
+            return False
+        left = changes.seconds_left
+        for raw, deleted in changes.events:
+            seen = parse_jobset(raw)
+            version = seen.meta.resource_version
+            if deleted or seen.meta.uid != jobset.meta.uid or flag(raw, "spec", "suspend") is not True:
+                return False
+            if seen.count == count:
+                return True
+    return False

@@ -1,0 +1,151 @@
+"""Start: create the TrainJob closed, read it back, prove that it is closed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from dispatch_gates.contract import names
+from dispatch_gates.contract.manifest import JobSpec, Runtime, manifest, name_problem, parse_runtime, problems
+from dispatch_gates.contract.objects import JsonObject, dig
+from dispatch_gates.contract.readback import differences
+from dispatch_gates.contract.trainjob import TrainJob, parse_trainjob
+from dispatch_gates.contract.workload import Workload
+from dispatch_gates.operations.errors import MayExistError, RefusedError
+from dispatch_gates.operations.jobs import await_workload, read_job
+from dispatch_gates.operations.stop import delete_job
+from dispatch_gates.requests import (
+    AlreadyExistsError,
+    ApiError,
+    BadReplyError,
+    Create,
+    Operation,
+    UnreachableError,
+    find,
+    write,
+)
+
+WORKLOAD_SECONDS: Final = 30.0
+"""`timeouts.workload`: how long Kueue may take to make the Workload, in seconds."""
+
+
+@dataclass(frozen=True)
+class Started:
+    """A job that is recorded by the API server; closed, unless it was taken over open."""
+
+    job: TrainJob
+    adopted: bool
+
+
+def start(
+    asked: JobSpec, *, check: str = names.ADMISSION_CHECK, workload_seconds: float = WORKLOAD_SECONDS
+) -> Operation[Started]:
+    """Create the TrainJob closed and prove it, or take over the one that an earlier try created.
+
+    `check` is the AdmissionCheck that the Workload must list (Kueue mode). Raises `RefusedError` with nothing
+    left behind that could run, `MayExistError` where the API server did not say what became of the create, and
+    `ApiError` where nothing was created.
+    """
+    runtime = yield from _runtime(asked)
+    body = manifest(asked, [name for name, _ in runtime.replicated_jobs])
+    job, adopted = yield from _create(asked, body)
+    if adopted and not job.gates.ours:
+        return Started(job, adopted)
+    if changed := differences(body, job.raw):
+        what = "; ".join(str(difference) for difference in changed)
+        yield from _stop_and_refuse(job, f"the API server holds something else than was sent: {what}")
+    if asked.queue is not None:
+        workload = yield from await_workload(job, workload_seconds, lambda seen: _proof(seen, check) is None)
+        if why := _no_proof(workload, check, asked.queue, workload_seconds):
+            yield from _stop_and_refuse(job, why)
+    return Started(job, adopted)
+
+
+def _runtime(asked: JobSpec) -> Operation[Runtime]:
+    """Check all that can be checked before the first write; return the runtime."""
+    if wrong := problems(asked):
+        raise RefusedError("; ".join(f"{path}: {message}" for path, message in wrong))
+    kind, name = asked.runtime
+    namespaced = kind == names.TRAINING_RUNTIMES.kind
+    resource = names.TRAINING_RUNTIMES if namespaced else names.CLUSTER_TRAINING_RUNTIMES
+    raw = yield from find(resource, asked.namespace if namespaced else "", name)
+    if raw is None:
+        raise RefusedError(f"{kind} {name} does not exist; create it, or name one that `kubectl get {resource}` lists.")
+    runtime = parse_runtime(raw)
+    nodes = dig(asked.spec, "trainer", "numNodes")
+    if problem := name_problem(asked.identity, runtime, nodes if isinstance(nodes, int) else 1):
+        raise RefusedError(problem)
+    return runtime
+
+
+def _create(asked: JobSpec, body: JsonObject) -> Operation[tuple[TrainJob, bool]]:
+    """Create the TrainJob and read it back, or find the one that is there already."""
+    name, lost = asked.identity.name, False
+    try:
+        stored = yield from write(Create(names.TRAINJOBS, body))
+        uid, adopted = parse_trainjob(stored).meta.uid, False
+    except (AlreadyExistsError, UnreachableError, BadReplyError) as error:
+        uid, adopted, lost = None, True, not isinstance(error, AlreadyExistsError)
+    try:
+        job = yield from read_job(asked.namespace, name, uid)
+    except ApiError as error:
+        raise MayExistError(
+            f"TrainJob {asked.namespace}/{name} may exist, closed: the API server did not answer ({error}). "
+            "It cannot run. Repeat this when the API server answers: the same job is then taken over."
+        ) from error
+    if job is None:
+        if lost:
+            raise UnreachableError(f"TrainJob {asked.namespace}/{name} was not created: the API server gave no answer.")
+        raise RefusedError(f"TrainJob {asked.namespace}/{name} was deleted by somebody while it was started.")
+    if adopted:
+        _assert_ours(asked, job)
+    return job, adopted
+
+
+def _assert_ours(asked: JobSpec, job: TrainJob) -> None:
+    """Refuse to take over a TrainJob that is not what this request would have created."""
+    seen = f"TrainJob {job.meta.namespace}/{job.meta.name} exists already (uid {job.meta.uid})"
+    if job.meta.deleting:
+        raise RefusedError(f"{seen} and is being deleted; wait until it is gone, then raise `submission`.")
+    if job.owner_mark != asked.owner:
+        raise RefusedError(f"{seen} and belongs to {job.owner_mark!r}, not to {asked.owner!r}; it was not touched.")
+    if job.spec_hash != asked.digest():
+        raise RefusedError(
+            f"{seen} with another specification; it was not touched. A started job's specification cannot change: "
+            "raise `submission`."
+        )
+
+
+def _proof(workload: Workload, check: str) -> str | None:
+    """Return what this Workload lacks to prove that the job is closed and will stay checked."""
+    if not workload.gates.ours:
+        return f"its Workload {workload.meta.name} does not carry the gate: is Kueue's AdmissionGatedBy off?"
+    if workload.entry({check}) is None:
+        return f"its Workload {workload.meta.name} does not list AdmissionCheck {check}"
+    return None
+
+
+def _no_proof(workload: Workload | None, check: str, queue: str, seconds: float) -> str | None:
+    if workload is None:
+        return (
+            f"Kueue made no Workload within {seconds:g} s: it does not manage this TrainJob. Is Kueue running, with "
+            "the integration trainer.kubeflow.org/trainjob on?"
+        )
+    if why := _proof(workload, check):
+        reserved = workload.conditions.get("QuotaReserved")
+        said = f" (Kueue says: {reserved.message})" if reserved and reserved.message else ""
+        return f"{why}{said}. Does LocalQueue {queue} exist, and does its ClusterQueue name the check?"
+    return None
+
+
+def _stop_and_refuse(job: TrainJob, why: str) -> Operation[None]:
+    """Delete what was created, so that nothing unproven is left, and refuse."""
+    where = f"TrainJob {job.meta.namespace}/{job.meta.name}"
+    try:
+        yield from delete_job(job.meta.namespace, job.meta.name, job.meta.uid)
+    except ApiError as error:
+        raise RefusedError(
+            f"{where} was not started: {why} It could not be deleted ({error}): "
+            f"kubectl -n {job.meta.namespace} delete trainjob {job.meta.name}"
+        ) from error
+    raise RefusedError(f"{where} was not started and is deleted again: {why}")
