@@ -21,12 +21,12 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from dispatch_local import debian, dockerfile, oci, wheels
+from dispatch_local import debian, dockerfile, host, oci, wheels
 from dispatch_local.errors import LocalError, MissingError
 from dispatch_local.locks import directory_lock
 
 Progress = Callable[[str], None]
-PURPOSE = "making the local images"
+PURPOSE = "making the images of the local cluster"
 LOCAL = wheels.PROJECT / "infra" / "local"
 CODE = [Path(__file__).with_name(f"{module}.py") for module in ("images", "oci", "dockerfile", "wheels")]
 TRAIN = LOCAL / "demo" / "train.py"
@@ -83,9 +83,7 @@ def _key(name: str) -> str:
 def _files(paths: Sequence[Path]) -> Iterator[Path]:
     for path in paths:
         if path.is_dir():
-            yield from (
-                each for each in path.rglob("*") if each.is_file() and "__pycache__" not in each.parts
-            )
+            yield from (each for each in path.rglob("*") if each.is_file() and "__pycache__" not in each.parts)
         else:
             yield path
 
@@ -99,7 +97,7 @@ def _cached(cache: Path, name: str, file_name: str, progress: Progress) -> Path:
     with directory_lock(cache / f".{name}"):
         if target.exists():
             return target
-        debian.require_root(PURPOSE)
+        host.require_root(PURPOSE)
         progress(f"making image {name}")
         for left in (cache / f".{name}").iterdir():
             shutil.rmtree(left)
@@ -111,7 +109,7 @@ def _cached(cache: Path, name: str, file_name: str, progress: Progress) -> Path:
 
 def _base(_cache: Path, scratch: Path, progress: Progress) -> Path:
     """Make the base layer: Debian with Python, from this machine's own apt sources."""
-    debian.ensure_programs({"mmdebstrap": "mmdebstrap"}, PURPOSE, progress)
+    host.ensure_packages({"mmdebstrap": "mmdebstrap"}, progress)
     progress(f"unpacking Debian {RELEASE} with Python (about half a minute)")
     target = scratch / "base.tar"
     command = ["mmdebstrap", "--quiet", "--variant=essential", f"--hook-dir={MERGED}"]
@@ -133,7 +131,7 @@ def _base_layer(cache: Path, progress: Progress) -> Path:
 
 
 def _pause(_cache: Path, scratch: Path, progress: Progress) -> Path:
-    debian.ensure_programs({BUSYBOX: "busybox-static"}, PURPOSE, progress)
+    host.ensure_packages({BUSYBOX: "busybox-static"}, progress)
     if _is_dynamic(BUSYBOX):
         raise MissingError(f"{BUSYBOX} is not a static program: install the package busybox-static")
     root = scratch / "root"
