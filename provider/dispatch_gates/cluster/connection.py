@@ -94,13 +94,19 @@ class Connection:
 
     @asynccontextmanager
     async def stream(
-        self, method: str, path: str, *, body: JsonObject | None = None, seconds: float = REQUEST_SECONDS
+        self,
+        method: str,
+        path: str,
+        *,
+        body: JsonObject | None = None,
+        seconds: float = REQUEST_SECONDS,
+        accept: str = "application/json",
     ) -> AsyncIterator[Any]:
         """Send a request and hand out the aiohttp response of a 2xx; anything else raises an `ApiError`.
 
         A 401 is answered by loading the credentials anew, once: such a request was not carried out.
         """
-        response = await self._send(method, path, body, seconds)
+        response = await self._send(method, path, body, seconds, accept)
         try:
             if response.status == 401:
                 response.release()
@@ -108,7 +114,7 @@ class Connection:
                     await self.reload()
                 except ClusterConfigError as error:
                     raise DeniedError(f"{method} {path}: the credentials expired; {error}", status=401) from error
-                response = await self._send(method, path, body, seconds)
+                response = await self._send(method, path, body, seconds, accept)
             if response.status >= 300:
                 raise from_status(f"{method} {path}", response.status, response.headers, await _body(response))
             yield response
@@ -131,8 +137,8 @@ class Connection:
             raise BadReplyError(f"{method} {path}: the answer is no JSON object: {content[:80]!r}")
         return parsed
 
-    async def _send(self, method: str, path: str, body: JsonObject | None, seconds: float) -> Any:
-        headers = {"Accept": "application/json", "User-Agent": self._api.user_agent}
+    async def _send(self, method: str, path: str, body: JsonObject | None, seconds: float, accept: str) -> Any:
+        headers = {"Accept": accept, "User-Agent": self._api.user_agent}
         timeout = aiohttp.ClientTimeout(total=seconds, connect=_CONNECT_SECONDS)
         try:
             await self._api.update_params_for_auth(headers, [], ["BearerToken"], path, method, body)

@@ -43,6 +43,8 @@ from dispatch_gates.requests import (
 T = TypeVar("T")
 
 PAGE: Final = 500
+_JSON: Final = "application/json"
+_METADATA: Final = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 _LISTS: Final = 3
 """How often a list is begun anew where its pages expired half-way."""
 _SLACK_SECONDS: Final = 5.0
@@ -128,24 +130,24 @@ class Driver:
     async def _list(self, request: List) -> Listing:
         for _ in range(_LISTS):
             try:
-                return await self._pages(request)
+                pages = [page async for page in self.pages(request)]
             except ExpiredError:
-                continue
+                continue  # a part of a list is never handed out: begin anew
+            return Listing(tuple(item for page in pages for item in page.items), pages[-1].resource_version)
         raise UnreachableError(f"list of {request.resource}: its pages expired {_LISTS} times while they were read")
 
-    async def _pages(self, request: List) -> Listing:
-        """Read all pages; a part of a list is never handed out."""
-        items: list[JsonObject] = []
+    async def pages(self, request: List, *, limit: int | None = None) -> AsyncGenerator[Listing, None]:
+        """Yield the pages of a consistent list, for readers that keep none of them; raises what `perform` raises."""
         token = ""
         while True:
-            page = {"labelSelector": request.selector, "limit": str(PAGE), "continue": token}
-            found = await self._connection.call("GET", path_of(request.resource, request.namespace, **page))
+            query = {"labelSelector": request.selector, "limit": str(limit or PAGE), "continue": token}
+            found = await self._connection.call("GET", path_of(request.resource, request.namespace, **query))
             if not isinstance(found.get("items"), list):
                 raise BadReplyError(f"list of {request.resource}: the answer has no items")
-            items += entries(found, "items")
+            yield Listing(entries(found, "items"), text(found, "metadata", "resourceVersion") or "")
             token = text(found, "metadata", "continue") or ""
             if not token:
-                return Listing(tuple(items), text(found, "metadata", "resourceVersion") or "")
+                return
 
     async def _watch(self, request: Watch) -> Changes:
         """Wait for the first change; a stream that ends early without one is watched again by whoever asked."""
@@ -163,9 +165,12 @@ class Driver:
             await stream.aclose()
         return Changes((), max(end - loop.time(), 0.0))
 
-    async def stream(self, request: Watch) -> AsyncGenerator[tuple[JsonObject, bool], None]:
-        """Yield each change (object, deleted) until the server ends the stream; bookmarks are left out.
+    async def stream(
+        self, request: Watch, *, metadata_only: bool = False, bookmarks: bool = False
+    ) -> AsyncGenerator[tuple[JsonObject, bool], None]:
+        """Yield each change (object, deleted) until the server ends the stream.
 
+        `metadata_only` asks for metadata alone; with `bookmarks`, objects without a name tell how far the server is.
         Raises `ExpiredError` for a version that is no longer kept, and `UnreachableError` where the connection
         breaks or stays silent beyond its time.
         """
@@ -177,19 +182,20 @@ class Driver:
             timeoutSeconds=str(max(math.ceil(request.seconds), 1)),
             labelSelector=request.selector,
             fieldSelector=f"metadata.name={request.name}" if request.name else "",
+            allowWatchBookmarks="true" if bookmarks else "",
         )
         rest = b""
-        async with self._connection.stream("GET", path, seconds=request.seconds + _SLACK_SECONDS) as response:
+        accept = _METADATA if metadata_only else _JSON
+        seconds = request.seconds + _SLACK_SECONDS
+        async with self._connection.stream("GET", path, seconds=seconds, accept=accept) as response:
             async for chunk in response.content.iter_any():
                 *lines, rest = (rest + chunk).split(b"\n")
                 for line in lines:
                     if line.strip():
-                        event = _event(path, line)
-                        if event is not None:
-                            yield event
+                        yield _event(path, line)
 
 
-def _event(path: str, line: bytes) -> tuple[JsonObject, bool] | None:
+def _event(path: str, line: bytes) -> tuple[JsonObject, bool]:
     try:
         event = json.loads(line)
     except ValueError as error:
@@ -199,7 +205,7 @@ def _event(path: str, line: bytes) -> tuple[JsonObject, bool] | None:
         raise from_event(f"watch {path}", found)
     if kind not in ("ADDED", "MODIFIED", "DELETED", "BOOKMARK") or not isinstance(found, dict):
         raise BadReplyError(f"watch {path}: not an event: {line[:80]!r}")
-    return None if kind == "BOOKMARK" else (found, kind == "DELETED")
+    return found, kind == "DELETED"
 
 
 def _namespace(body: JsonObject) -> str:

@@ -102,16 +102,18 @@ class Pod:
 
 @dataclass(frozen=True)
 class Evidence:
-    """What one pass has read of an execution, the pods last."""
+    """What one pass has read of an execution, the pods last; and what of it could not be read, in words."""
 
     jobset: JobSet | None
     jobs: tuple[Job, ...] = ()
     pods: tuple[Pod, ...] = ()
+    unreadable: tuple[str, ...] = ()
 
     def remains(self) -> tuple[str, ...]:
         """Name everything that keeps the execution from being over, pods first; empty means quiescent."""
         return (
             *sorted(str(pod) for pod in self.pods if pod.may_run),
+            *self.unreadable,
             *self._unsuspended(),
             *sorted(_why_not_over(job) for job in self.jobs if not job.over),
             *self._missing(),

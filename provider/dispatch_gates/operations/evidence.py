@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator
+from typing import TypeVar
+
 from dispatch_gates.contract.execution import Evidence, JobSet, parse_job, parse_jobset, parse_pod
 from dispatch_gates.contract.names import JOBS, JOBSET_NAME, JOBSETS, PODS
-from dispatch_gates.contract.objects import flag
+from dispatch_gates.contract.objects import JsonObject, MalformedError, flag
 from dispatch_gates.requests import Changes, ExpiredError, Operation, Watch, find, select
+
+T = TypeVar("T")
 
 
 def read_evidence(namespace: str, name: str) -> Operation[Evidence]:
@@ -13,17 +18,28 @@ def read_evidence(namespace: str, name: str) -> Operation[Evidence]:
 
     In this order, since each is created by the one before: what a later read does not show was not started by
     what an earlier one showed. Pods are found by the JobSet's name and not by its UID, so that those of an
-    earlier job of the same name count too. Raises `MalformedError` where anything is unreadable.
+    earlier job of the same name count too.
     """
+    unreadable: list[str] = []
     selector = f"{JOBSET_NAME}={name}"
     jobset = yield from find(JOBSETS, namespace, name)
     jobs = yield from select(JOBS, namespace, selector)
     pods = yield from select(PODS, namespace, selector)
     return Evidence(
-        jobset=parse_jobset(jobset) if jobset is not None else None,
-        jobs=tuple(parse_job(job) for job in jobs.items),
-        pods=tuple(parse_pod(pod) for pod in pods.items),
+        jobset=next(_parsed(parse_jobset, (jobset,) if jobset is not None else (), unreadable), None),
+        jobs=tuple(_parsed(parse_job, jobs.items, unreadable)),
+        pods=tuple(_parsed(parse_pod, pods.items, unreadable)),
+        unreadable=tuple(unreadable),
     )
+
+
+def _parsed(parse: Callable[[JsonObject], T], items: Iterable[JsonObject], unreadable: list[str]) -> Iterator[T]:
+    """Parse each; what cannot be read is noted, and keeps the execution from counting as over."""
+    for item in items:
+        try:
+            yield parse(item)
+        except MalformedError as error:
+            unreadable.append(str(error))
 
 
 def await_count(jobset: JobSet, count: int, seconds: float) -> Operation[bool]:

@@ -1,0 +1,159 @@
+"""`dispatch-admission`: serves dispatch's AdmissionCheck."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+import socket
+import sys
+from dataclasses import dataclass
+from typing import NoReturn
+
+import click
+from aiohttp import web
+
+from dispatch_admission.controller import Controller, serve_while_leading
+from dispatch_admission.health import application
+from dispatch_admission.lease import Lease
+from dispatch_admission.metrics import Metrics
+from dispatch_gates.cluster import ClusterConfigError, Connection, Driver, Target
+from dispatch_gates.contract.names import CONTROLLER, CONTROLLER_NAMESPACE
+
+_log = logging.getLogger(__name__)
+
+EXIT_LOST = 1
+EXIT_CONFIG = 3
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What the command line and the environment say."""
+
+    target: Target
+    namespace: str
+    lease_name: str
+    lease_seconds: float
+    identity: str
+    host: str
+    port: int
+
+
+@click.command(context_settings={"auto_envvar_prefix": "DISPATCH_ADMISSION", "show_default": True})
+@click.option("--kubeconfig", help="Path of a kubeconfig; in a cluster the pod's ServiceAccount is used instead.")
+@click.option("--context", help="Context of the kubeconfig.")
+@click.option("--in-cluster/--out-of-cluster", default=None, help="Default: in a cluster where Kubernetes says so.")
+@click.option("--namespace", default=CONTROLLER_NAMESPACE, help="Namespace of the Lease.")
+@click.option("--lease-name", default=CONTROLLER, help="Name of the Lease.")
+@click.option("--lease-seconds", default=15.0, type=click.FloatRange(min=1), help="How long a Lease lasts unrenewed.")
+@click.option("--identity", default=lambda: f"{socket.gethostname()}-{os.getpid()}", show_default="host and pid")
+@click.option("--listen", default="0.0.0.0:8080", help="Address of /healthz, /readyz and /metrics.")
+@click.option("--log-level", default="INFO", type=click.Choice(["DEBUG", "INFO", "WARNING", "ERROR"]))
+@click.version_option(package_name="dispatch-gates")
+def main(
+    kubeconfig: str | None,
+    context: str | None,
+    in_cluster: bool | None,
+    namespace: str,
+    lease_name: str,
+    lease_seconds: float,
+    identity: str,
+    listen: str,
+    log_level: str,
+) -> NoReturn:
+    """Serve dispatch's AdmissionCheck: raise A before every execution, never while the previous one may still run.
+
+    Exit codes: 0 asked to stop; 1 leadership lost, start again; 2 usage; 3 no usable configuration.
+    """
+    logging.basicConfig(
+        level=log_level, format="time=%(asctime)s level=%(levelname)s %(message)s", stream=sys.stderr, force=True
+    )
+    host, _, port = listen.rpartition(":")
+    if not port.isdecimal():
+        raise click.BadParameter(f"{listen!r} is not HOST:PORT", param_hint="--listen")
+    inside = in_cluster if in_cluster is not None else kubeconfig is None and "KUBERNETES_SERVICE_HOST" in os.environ
+    settings = Settings(
+        target=Target(kubeconfig, context, in_cluster=inside),
+        namespace=namespace,
+        lease_name=lease_name,
+        lease_seconds=lease_seconds,
+        identity=identity,
+        host=host,
+        port=int(port),
+    )
+    try:
+        sys.exit(asyncio.run(_run(settings)))
+    except ClusterConfigError as error:
+        click.echo(f"dispatch-admission: {error}", err=True)
+        sys.exit(EXIT_CONFIG)
+
+
+async def _run(settings: Settings) -> int:
+    """Take part in the election, and serve while leading; return the exit code."""
+    connection = await Connection.open(settings.target)
+    # One attempt: the work queue repeats whole passes, and a pass begins with new reads.
+    driver = Driver(connection, attempts=1)
+    metrics = Metrics()
+    controller = Controller(driver, metrics)
+    lease = Lease(
+        driver,
+        settings.namespace,
+        settings.lease_name,
+        settings.identity,
+        settings.lease_seconds,
+        may_renew=controller.progressing,
+    )
+    metrics.leading.set_function(lease.leading.is_set)
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+
+    def answered() -> bool:
+        return loop.time() - lease.answered_at < 4 * settings.lease_seconds
+
+    def alive() -> bool:
+        return answered() and (not lease.leading.is_set() or controller.progressing())
+
+    def ready() -> bool:
+        return answered() and (not lease.leading.is_set() or controller.synced)
+
+    runner = web.AppRunner(application(metrics.registry, alive, ready), access_log=None)
+    await runner.setup()
+    await web.TCPSite(runner, settings.host, settings.port).start()
+    _log.info("standing by: identity=%s lease=%s/%s", settings.identity, settings.namespace, settings.lease_name)
+    work = asyncio.create_task(_lead(lease, controller))
+    stopping = asyncio.create_task(stop.wait())
+    try:
+        await asyncio.wait({work, stopping}, return_when=asyncio.FIRST_COMPLETED)
+        if work.done():
+            work.result()
+            return EXIT_LOST
+        return 0
+    finally:
+        for task in (work, stopping):
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+        await lease.release()
+        await runner.cleanup()
+        await connection.close()
+
+
+async def _lead(lease: Lease, controller: Controller) -> None:
+    """Wait for the Lease, and serve until it is lost."""
+    electing = asyncio.create_task(lease.run())
+    try:
+        await lease.leading.wait()
+        _log.info("leading: identity=%s", lease.identity)
+        await serve_while_leading(controller, lease.lost)
+    finally:
+        electing.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await electing
+
+
+if __name__ == "__main__":
+    main()

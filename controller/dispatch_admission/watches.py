@@ -1,0 +1,87 @@
+"""Watches: wake-ups, never evidence. What they show is used to know where to look, and for nothing else."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final
+
+from dispatch_gates.cluster import Driver
+from dispatch_gates.contract.names import Resource
+from dispatch_gates.contract.objects import JsonObject
+from dispatch_gates.requests import ApiError, ExpiredError, List, Watch
+
+_log = logging.getLogger(__name__)
+
+WATCH_SECONDS: Final = 60.0
+"""How long one watch lasts before it is begun anew from where it was; silence beyond that is a lost connection."""
+_FIRST_BACKOFF: Final = 0.5
+_LAST_BACKOFF: Final = 20.0
+
+
+@dataclass
+class WatchLoop:
+    """Keeps one resource watched for ever: list, watch, and list anew whenever events may have been missed.
+
+    `listed` is called with each page of a list where `all_pages` is wanted, `gap` after a list that replaces
+    missed events, `changed` with each event.
+    """
+
+    driver: Driver
+    resource: Resource
+    changed: Callable[[JsonObject], None]
+    listed: Callable[[JsonObject], None] | None = None
+    gap: Callable[[], None] = lambda: None
+    selector: str = ""
+    metadata_only: bool = False
+    synced: asyncio.Event = field(default_factory=asyncio.Event)
+    alive_at: float = field(default_factory=time.monotonic)
+    restarts: int = 0
+
+    async def run(self) -> None:
+        """Watch until cancelled. No answer of the API server ends this."""
+        backoff = _FIRST_BACKOFF
+        while True:
+            try:
+                version = await self.list_once()
+                self.synced.set()
+                self.gap()
+                while True:
+                    version = await self._watch(version)
+                    backoff = _FIRST_BACKOFF
+            except ExpiredError:
+                _log.info("watch expired; listing anew: resource=%s", self.resource)
+            except ApiError as error:
+                _log.warning(
+                    "watch failed; listing anew in %.1f s: resource=%s error=%s", backoff, self.resource, error
+                )
+                await asyncio.sleep(backoff)
+                backoff = min(backoff * 2, _LAST_BACKOFF)
+            self.restarts += 1
+
+    async def list_once(self) -> str:
+        """Read where to watch from; and everything, page by page and kept nowhere, where somebody wants it."""
+        version = ""
+        request = List(self.resource, "", self.selector)
+        async for page in self.driver.pages(request, limit=None if self.listed else 1):
+            version = page.resource_version
+            for item in page.items:
+                if self.listed is not None:
+                    self.listed(item)
+            if self.listed is None:
+                break
+        self.alive_at = time.monotonic()
+        return version
+
+    async def _watch(self, version: str) -> str:
+        request = Watch(self.resource, "", version, WATCH_SECONDS, selector=self.selector)
+        async for raw, _ in self.driver.stream(request, metadata_only=self.metadata_only, bookmarks=True):
+            self.alive_at = time.monotonic()
+            version = str(raw["metadata"]["resourceVersion"])
+            if raw["metadata"].get("name"):  # a bookmark has none
+                self.changed(raw)
+        self.alive_at = time.monotonic()
+        return version
