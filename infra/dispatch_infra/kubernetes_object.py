@@ -1,0 +1,29 @@
+"""One Kubernetes object as one Pulumi resource, declared by its plain manifest."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib.metadata import version
+from typing import Any
+
+import pulumi
+
+
+class KubernetesObject(pulumi.CustomResource):
+    """An object of any kind, custom or not, as pulumi-kubernetes manages it.
+
+    It is the very resource that pulumi_kubernetes' classes register: the same type, awaiting and state. They are
+    not used because their class for custom kinds knows no fields beside `spec`, and because manifests that are
+    plain data can be tested as data.
+    """
+
+    def __init__(self, name: str, manifest: Mapping[str, Any], opts: pulumi.ResourceOptions | None = None) -> None:
+        ours = pulumi.ResourceOptions(version=version("pulumi-kubernetes"))
+        super().__init__(type_token(manifest), name, dict(manifest), pulumi.ResourceOptions.merge(ours, opts))
+
+
+def type_token(manifest: Mapping[str, Any]) -> str:
+    """Return the Pulumi type of a manifest's kind, such as `kubernetes:apps/v1:Deployment`."""
+    api_version = str(manifest["apiVersion"])
+    group_version = api_version if "/" in api_version else f"core/{api_version}"
+    return f"kubernetes:{group_version}:{manifest['kind']}"
