@@ -1,0 +1,104 @@
+"""What a resource does in the cluster at each call of the engine: the project's operations, put together.
+
+Generators of requests, like the operations themselves. Each first makes sure that it talks to the cluster that
+the job is in, so that a wrong context is an error and never "the job is gone".
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dispatch_gates.contract.identity import Identity
+from dispatch_gates.contract.trainjob import TrainJob
+from dispatch_gates.operations.errors import RefusedError
+from dispatch_gates.operations.opening import open_job
+from dispatch_gates.operations.start import start
+from dispatch_gates.operations.status import JobState, status
+from dispatch_gates.operations.stop import stop
+from dispatch_gates.requests import Operation
+from dispatch_gates.resources._inputs import Props, job_spec
+from dispatch_gates.resources._running import in_cluster
+
+
+def started(props: Props) -> Operation[Props]:
+    """Start the job; return the outputs. The inputs are valid."""
+    asked, wrong = job_spec(props)
+    assert asked is not None, wrong
+    cluster = yield from in_cluster(None, props)
+    done = yield from start(asked, check=props["check"], workload_seconds=props["workload_timeout_seconds"])
+    outs = {**_inputs(props), "cluster": cluster, "uid": done.job.meta.uid, "name": done.job.meta.name}
+    if not _is_open(done.job):
+        return outs | _seen(done.job, JobState.GATED, "not opened yet")
+    # Taken over from an interrupted run, and opened meanwhile.
+    return outs | (yield from _status(outs))
+
+
+def updated(olds: Props, news: Props) -> Operation[Props]:
+    """Open the job where that is asked for; return the outputs. Nothing else is ever written."""
+    cluster = yield from in_cluster(olds["cluster"], news)
+    outs = {**_inputs(news), "owner": olds["owner"], "cluster": cluster, "uid": olds["uid"], "name": olds["name"]}
+    if news.get("opened") is True:
+        yield from open_job(outs["namespace"], outs["name"], outs["uid"])
+    outs |= yield from _status(outs)
+    if news.get("opened") is False and outs["is_open"]:
+        raise RefusedError(
+            f"TrainJob {outs['namespace']}/{outs['name']} is open, and what was opened cannot be closed again: leave "
+            "`opened` out, or raise `submission`."
+        )
+    return outs
+
+
+def refreshed(props: Props) -> Operation[Props | None]:
+    """Read where the job stands; return the outputs, or None where it is gone."""
+    yield from in_cluster(props["cluster"], props)
+    seen = yield from status(props["namespace"], props["name"], props["uid"], check=props["check"])
+    return None if seen is None else {**_inputs(props), **_kept(props), **_seen(seen.job, seen.state, seen.why)}
+
+
+def deleted(props: Props) -> Operation[None]:
+    """Delete the job and wait until it and its pods are gone."""
+    yield from in_cluster(props["cluster"], props)
+    seconds = props["delete_timeout_seconds"]
+    yield from stop(props["namespace"], props["name"], props["uid"], seconds=seconds)
+
+
+def opened(props: Props) -> Operation[Props]:
+    """Open a recorded job; return the outputs of its opening."""
+    yield from in_cluster(props["cluster"], props)
+    name = Identity.of(props["ulid"], props["submission"]).name
+    assert name == props["name"], f"{props['name']} is not the name of {props['ulid']}, {props['submission']}"
+    done = yield from open_job(props["namespace"], name, props["uid"])
+    return {**_inputs(props), "already": done.already, "held_by": list(done.held_by)}
+
+
+def _status(outs: Props) -> Operation[dict[str, Any]]:
+    seen = yield from status(outs["namespace"], outs["name"], outs["uid"], check=outs["check"])
+    if seen is None:
+        raise RefusedError(
+            f"TrainJob {outs['namespace']}/{outs['name']} (uid {outs['uid']}) is gone: run `pulumi refresh`, then "
+            "raise `submission` to start it anew."
+        )
+    return _seen(seen.job, seen.state, seen.why)
+
+
+def _seen(job: TrainJob, state: JobState, why: str) -> dict[str, Any]:
+    return {
+        "mode": "plain" if job.queue is None else "kueue",
+        "state": str(state),
+        "reason": why,
+        "is_open": _is_open(job),
+        "held_by": list(job.gates.others),
+        "admission_count": job.count if isinstance(job.count, int) else None,
+    }
+
+
+def _is_open(job: TrainJob) -> bool:
+    return job.opened if job.queue is None else not job.gates.ours
+
+
+def _inputs(props: Props) -> Props:
+    return {key: value for key, value in props.items() if key != "__provider"}
+
+
+def _kept(props: Props) -> Props:
+    return {key: props[key] for key in ("cluster", "uid", "name", "owner")}

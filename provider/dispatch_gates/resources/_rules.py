@@ -1,0 +1,130 @@
+"""What may be asked of a gated job and its opening, and what has changed. Pure but for one environment variable."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any, Final
+
+from dispatch_gates.resources._inputs import ASKED, Failure, Props, job_spec, known, whole
+from dispatch_gates.resources._running import records_problem
+
+IDENTITY: Final = ("ulid", "submission", "namespace")
+"""Inputs whose change is another TrainJob."""
+_SETTINGS: Final = (
+    "opened",
+    "check",
+    "kubeconfig",
+    "context",
+    "workload_timeout_seconds",
+    "delete_timeout_seconds",
+)
+"""Inputs that may change at any time. `owner` is neither: it is what was written at the start."""
+
+
+def failures(olds: Props, news: Props) -> list[Failure]:
+    """Return what is wrong with the inputs of a gated job; `olds` is empty where it will be created."""
+    asked, found = job_spec(news)
+    found += _setting_failures(news)
+    found += _opened_failures(olds, news)
+    if olds:
+        found += _frozen_failures(olds, news)
+    if "queue" not in news and asked is not None:
+        found.append(("queue", "is missing: this version starts jobs in Kueue mode only; name a LocalQueue"))
+    if problem := records_problem():
+        found.append(("opened", problem))
+    return found
+
+
+def difference(olds: Props, news: Props) -> tuple[bool, list[str]]:
+    """Compare what was last done (outputs) with what is asked for: whether anything changes, and what replaces.
+
+    An identity that is still unknown counts as another one: a preview must not hide that a job will be deleted.
+    """
+    changed = [key for key in (*IDENTITY, *ASKED, *_SETTINGS) if _differs(olds, news, key)]
+    unfinished = news.get("opened") is True and olds.get("is_open") is False
+    same = "ulid" not in changed and "submission" not in changed
+    # The specification of a started job goes with its submission; alone it is refused by check().
+    return bool(changed) or unfinished, [] if same else changed
+
+
+def opening_failures(olds: Props, news: Props) -> list[Failure]:
+    """Return what is wrong with an opening; `olds` is empty where it will be made for the first time."""
+    found: list[Failure] = []
+    same = olds and not any(_differs(olds, news, key) for key in IDENTITY)
+    if same and known(news.get("uid")) and olds.get("uid") != news.get("uid"):
+        found.append(
+            (
+                "submission",
+                f"submission {whole(olds['submission'])} was opened already, as the TrainJob of uid {olds['uid']}, "
+                "which is gone. Its executions must not be repeated: raise `submission`.",
+            )
+        )
+    if problem := records_problem():
+        found.append(("uid", problem))
+    return found
+
+
+def opening_difference(olds: Props, news: Props) -> tuple[bool, list[str]]:
+    """Compare an opening with what is asked for.
+
+    The UID is unknown in the preview of any change to the job, also of one that keeps it: it replaces nothing
+    by itself.
+    """
+    replaces = [key for key in IDENTITY if _differs(olds, news, key)]
+    others = [key for key in ("uid", "name", "cluster", "kubeconfig", "context") if _differs(olds, news, key)]
+    return bool(replaces or others), replaces
+
+
+def _differs(olds: Props, news: Props, key: str) -> bool:
+    new = news.get(key)
+    return not known(new) or whole(olds.get(key)) != whole(new)
+
+
+def _setting_failures(news: Props) -> Iterator[Failure]:
+    for name in ("workload_timeout_seconds", "delete_timeout_seconds"):
+        value = news.get(name, 1.0)
+        if known(value) and not _positive(value):
+            yield name, f"{value!r}: a number of seconds above 0 was expected"
+    for name in ("check", "context", "kubeconfig"):
+        value = news.get(name, "-")
+        # The value is not shown: somebody may have put a kubeconfig itself there.
+        if known(value) and not (isinstance(value, str) and value and "\n" not in value):
+            yield name, "a text in one line was expected; `kubeconfig` takes a path, never the content"
+    if known(news.get("opened")) and not isinstance(news.get("opened"), bool | None):
+        yield "opened", "True, False or nothing was expected"
+
+
+def _positive(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < math.inf
+
+
+def _opened_failures(olds: Props, news: Props) -> Iterator[Failure]:
+    if news.get("opened") is True and not olds:
+        yield (
+            "opened",
+            "True is only for a job that is recorded already: run `pulumi up` with it left out first, or use a "
+            "JobOpening (or GatedJob), which opens in the same run",
+        )
+    if news.get("opened") is False and olds.get("opened") is True and _same_job(olds, news):
+        yield "opened", "an opened job cannot be closed again; put it back to True, or raise `submission`"
+
+
+def _frozen_failures(olds: Props, news: Props) -> Iterator[Failure]:
+    """Refuse another specification for a started job, and a submission lower than before."""
+    if not _differs(olds, news, "ulid") and known(news["submission"]) and news["submission"] < olds["submission"]:
+        was = whole(olds["submission"])
+        yield "submission", f"{whole(news['submission'])} is lower than {was}: it only goes up"
+        return
+    changed = [key for key in ASKED if known(news.get(key)) and _differs(olds, news, key)]
+    if not changed or not _same_job(olds, news):
+        return
+    before, after = job_spec(olds)[0], job_spec(news)[0]
+    if before is not None and after is not None and before.digest() == after.digest():
+        return  # said in another way, the same job
+    for key in changed:
+        yield key, "a started job's specification cannot change: put it back, or raise `submission` to start anew"
+
+
+def _same_job(olds: Props, news: Props) -> bool:
+    return not _differs(olds, news, "ulid") and not _differs(olds, news, "submission")

@@ -1,0 +1,148 @@
+"""`GatedTrainJob`: a TrainJob that is recorded before it runs. Create is Start, update may Open, delete is Stop."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Final, Unpack
+
+import pulumi
+from pulumi.dynamic import (
+    CheckFailure,
+    CheckResult,
+    CreateResult,
+    DiffResult,
+    ReadResult,
+    Resource,
+    ResourceProvider,
+    UpdateResult,
+)
+
+from dispatch_gates.resources import _life, _rules, _running
+from dispatch_gates.resources._inputs import Props, canonical
+from dispatch_gates.resources._running import GatesError
+from dispatch_gates.resources.job_inputs import JobInputs, with_defaults
+
+
+class GatedTrainJobProvider(ResourceProvider):
+    """Translates the engine's calls to operations. Stored in states by module and name: never move it."""
+
+    serialize_as_secret_always: ClassVar[bool] = False  # type: ignore[misc] # the SDK reads it from the class
+
+    def check(self, olds: Props, news: Props) -> CheckResult:
+        """Check what can be checked without a cluster; in previews too, where inputs may be unknown."""
+        found = _rules.failures(olds, news)
+        return CheckResult(news, [CheckFailure(name, why) for name, why in found])
+
+    def diff(self, _id: str, olds: Props, news: Props) -> DiffResult:
+        """Say whether the inputs differ from what was last done, and whether it takes a new submission."""
+        changes, replaces = _rules.difference(olds, news)
+        return DiffResult(changes=changes, replaces=replaces, delete_before_replace=True)
+
+    def create(self, props: Props) -> CreateResult:
+        """Start the job, closed, or take over the one that an earlier, interrupted create started."""
+        if wrong := _rules.failures({}, props):
+            raise GatesError("; ".join(f"{name}: {why}" for name, why in wrong))
+        outs = _running.run(props, _life.started(props))
+        _running.warn(outs)
+        return CreateResult(f"{outs['namespace']}/{outs['name']}", outs)
+
+    def update(self, _id: str, olds: Props, news: Props) -> UpdateResult:
+        """Open the job where `opened` asks for it; anything else that may change needs no write."""
+        outs = _running.run(news, _life.updated(olds, news))
+        _running.warn(outs)
+        return UpdateResult(outs)
+
+    def read(self, id_: str, props: Props) -> ReadResult:
+        """Read where the job stands; empty where it is gone from the very cluster that it was started in."""
+        outs = _running.run(props, _life.refreshed(props))
+        if outs is None:
+            return ReadResult("", {})
+        _running.warn(outs)
+        return ReadResult(id_, outs)
+
+    def delete(self, _id: str, props: Props) -> None:
+        """Delete the job of the recorded UID and wait until it and its pods are gone."""
+        _running.run(props, _life.deleted(props))
+
+
+class GatedTrainJob(Resource, module="dispatch", name="GatedTrainJob"):
+    """One gated TrainJob. It starts closed: nothing of it runs before it is opened.
+
+    What a started job was asked to do cannot change; raise `submission` for that. The old job and its pods are
+    then gone before the new one is created. Outputs say what was seen at the last operation on the resource;
+    `pulumi refresh` brings them up to date.
+    """
+
+    name: pulumi.Output[str]
+    """Name of the TrainJob: `dj-<ulid in lower case>-s<submission>`."""
+    namespace: pulumi.Output[str]
+    """Namespace of the TrainJob."""
+    uid: pulumi.Output[str]
+    """UID of the TrainJob."""
+    ulid: pulumi.Output[str]
+    """The job's identity."""
+    submission: pulumi.Output[int]
+    """The number of the submission."""
+    mode: pulumi.Output[str]
+    """`kueue`, or `plain` where there is no queue."""
+    state: pulumi.Output[str]
+    """Where the job stood: Gated, HeldByAdministrator, WaitingForQuota, Running, Complete, Failed, ..."""
+    reason: pulumi.Output[str]
+    """Why it stood there, for people."""
+    is_open: pulumi.Output[bool]
+    """Whether the job was past its start gate."""
+    held_by: pulumi.Output[list[str]]
+    """The gates of administrators that hold the job beside ours."""
+    admission_count: pulumi.Output[int | None]
+    """A, the number of the last execution; 0 before the first."""
+    cluster: pulumi.Output[str]
+    """Which cluster the job is in: the UID of its namespace kube-system."""
+    owner: pulumi.Output[str]
+    """The Pulumi project and stack that started the job."""
+    kubeconfig: pulumi.Output[str | None]
+    """Path of the kubeconfig that was used."""
+    context: pulumi.Output[str | None]
+    """Context of the kubeconfig that was used."""
+
+    def __init__(
+        self,
+        resource_name: str,
+        *,
+        ulid: pulumi.Input[str],
+        opened: pulumi.Input[bool] | None = None,
+        opts: pulumi.ResourceOptions | None = None,
+        **inputs: Unpack[JobInputs],
+    ) -> None:
+        """Declare a gated job.
+
+        Args:
+            resource_name: its Pulumi name.
+            ulid: the job's identity, from `JobIdentity.ulid` or from the stack's configuration. Never mint it in
+                the program itself: it would be another job at each run.
+            opened: True opens a job that an earlier `pulumi up` started; once True it stays True. None (default):
+                not managed here, but by a `JobOpening` or an operator. False: must not be open.
+            opts: Pulumi's options. `delete_before_replace` is always on.
+            **inputs: what the job is; see `JobInputs`.
+
+        """
+        props = with_defaults(resource_name, inputs)
+        props |= {"ulid": ulid, "opened": opened, "owner": f"{pulumi.get_project()}/{pulumi.get_stack()}"}
+        if "spec" in props:
+            # As text: the engine would turn its integers into floats.
+            props["spec"] = pulumi.Output.from_input(props["spec"]).apply(canonical)
+        if opts is not None and opts.delete_before_replace is False:
+            raise ValueError(
+                f"{resource_name}: a gated job is always deleted before it is replaced; leave the option out."
+            )
+        # Said here too, because a replacement that the user forces (`--replace`) does not ask the provider: the new
+        # job would be the old one, taken over, and then deleted.
+        merged = pulumi.ResourceOptions.merge(opts, pulumi.ResourceOptions(delete_before_replace=True))
+        super().__init__(
+            GatedTrainJobProvider(),
+            resource_name,
+            {"kubeconfig": None, "context": None, **dict.fromkeys(_OUTPUTS), **props},
+            merged,
+        )
+
+
+_OUTPUTS: Final = ("name", "uid", "mode", "state", "reason", "is_open", "held_by", "admission_count", "cluster")
+"""What the provider adds to the inputs."""

@@ -1,0 +1,81 @@
+"""`JobOpening`: opens a job in the same `pulumi up` that started it."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import pulumi
+from pulumi.dynamic import CheckFailure, CheckResult, CreateResult, DiffResult, Resource, ResourceProvider, UpdateResult
+
+from dispatch_gates.resources import _life, _rules, _running
+from dispatch_gates.resources._inputs import Props
+from dispatch_gates.resources._running import GatesError
+from dispatch_gates.resources.gated_train_job import GatedTrainJob
+
+
+class JobOpeningProvider(ResourceProvider):
+    """Translates the engine's calls to operations. Stored in states by module and name: never move it.
+
+    An opening is something that happened: refreshing keeps it, also where the job is gone, so that the same
+    submission is never opened again under a new TrainJob.
+    """
+
+    serialize_as_secret_always: ClassVar[bool] = False  # type: ignore[misc] # the SDK reads it from the class
+
+    def check(self, olds: Props, news: Props) -> CheckResult:
+        """Refuse to open a submission a second time, for another TrainJob."""
+        return CheckResult(news, [CheckFailure(name, why) for name, why in _rules.opening_failures(olds, news)])
+
+    def diff(self, _id: str, olds: Props, news: Props) -> DiffResult:
+        """Another job or submission is another opening; another kubeconfig is not."""
+        changes, replaces = _rules.opening_difference(olds, news)
+        return DiffResult(changes=changes, replaces=replaces, delete_before_replace=True)
+
+    def create(self, props: Props) -> CreateResult:
+        """Open the job; success without a write where it is open already."""
+        if wrong := _rules.opening_failures({}, props):
+            raise GatesError("; ".join(f"{name}: {why}" for name, why in wrong))
+        outs = _running.run(props, _life.opened(props))
+        _running.warn(outs)
+        return CreateResult(f"{outs['namespace']}/{outs['name']}", outs)
+
+    def update(self, _id: str, olds: Props, news: Props) -> UpdateResult:
+        """Note the new inputs; the opening itself is done."""
+        return UpdateResult({**olds, **news})
+
+    def delete(self, _id: str, _props: Props) -> None:
+        """Change nothing: what is open stays open."""
+
+
+class JobOpening(Resource, module="dispatch", name="JobOpening"):
+    """The opening of a recorded job. Destroying it changes nothing; a new submission of the job replaces it."""
+
+    name: pulumi.Output[str]
+    """Name of the TrainJob."""
+    namespace: pulumi.Output[str]
+    """Namespace of the TrainJob."""
+    uid: pulumi.Output[str]
+    """UID of the TrainJob."""
+    ulid: pulumi.Output[str]
+    """The job's identity."""
+    submission: pulumi.Output[int]
+    """The number of the submission."""
+    already: pulumi.Output[bool]
+    """Whether the job was open before."""
+    held_by: pulumi.Output[list[str]]
+    """The gates of administrators that still held the job after it was opened."""
+
+    def __init__(self, resource_name: str, *, job: GatedTrainJob, opts: pulumi.ResourceOptions | None = None) -> None:
+        """Declare that `job` is open, as soon as it is recorded in the state.
+
+        Args:
+            resource_name: its Pulumi name.
+            job: the job. Leave its own input `opened` out.
+            opts: Pulumi's options.
+
+        """
+        keys = ("namespace", "name", "uid", "ulid", "submission", "cluster", "kubeconfig", "context")
+        props = {key: getattr(job, key) for key in keys}
+        # Said outright and not only through the outputs: nothing is opened before the job is recorded.
+        merged = pulumi.ResourceOptions.merge(opts, pulumi.ResourceOptions(depends_on=[job]))
+        super().__init__(JobOpeningProvider(), resource_name, props | {"already": None, "held_by": None}, merged)
