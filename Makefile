@@ -1,0 +1,64 @@
+# What a person types. Each target does its own set-up: Python packages from requirements.lock go to .venv, the
+# programs of the local cluster to the user's cache folder, Debian packages are installed where they are missing.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+
+PYTHON ?= python3
+NAME ?= demo
+VENV := .venv
+READY := $(VENV)/.installed
+BIN := $(VENV)/bin
+
+.PHONY: help
+help: ## Show this list
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+
+$(READY): requirements.lock pyproject.toml
+	@echo "== Python packages -> $(VENV) (about 1 min)"
+	@$(PYTHON) -c 'import sys; v = sys.version.split()[0]; sys.exit(None if sys.version_info >= (3, 11) else f"Python 3.11 or later is needed, $(PYTHON) is {v}: make PYTHON=python3.12 ...")'
+	@$(PYTHON) -m venv $(VENV) || { echo "a virtual environment could not be made: apt-get install python3-venv"; exit 1; }
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@
+
+.PHONY: install
+install: $(READY) ## Install the project and its development tools into .venv
+
+.PHONY: demo
+demo: $(READY) ## The story on a real cluster on this machine: two jobs, a preemption, A=1, A=2
+	@$(BIN)/python -m dispatch_local --name $(NAME) demo
+
+.PHONY: down
+down: $(READY) ## Take the demo's cluster down
+	@$(BIN)/python -m dispatch_local --name $(NAME) down
+
+.PHONY: test
+test: lint programs ## All tests, one run of each kind, from unit to real cluster
+	@echo "== tests"
+	@$(BIN)/python -m pytest
+
+.PHONY: programs
+programs: $(READY) ## Build what the local cluster runs (30 min when nothing is cached)
+	@echo "== programs of the local cluster"
+	@$(BIN)/python -m dispatch_local build
+
+.PHONY: lint
+lint: $(READY) ## ruff, mypy --strict, import-linter
+	@echo "== ruff"
+	@$(BIN)/ruff check --quiet .
+	@$(BIN)/ruff format --quiet --check .
+	@echo "== mypy --strict"
+	@$(BIN)/mypy --no-error-summary
+	@echo "== import-linter"
+	@$(BIN)/lint-imports --no-logo > .import-linter.log || { cat .import-linter.log; exit 1; }
+
+.PHONY: wheels
+wheels: $(READY) ## The project's wheel and all that the controller's image needs -> dist/wheels
+	@$(BIN)/python -m dispatch_local.wheels
+
+.PHONY: clean
+clean: ## Remove what make made in this folder; the user's cache folder stays
+	@rm -rf $(VENV) dist .import-linter.log .mypy_cache .ruff_cache .pytest_cache
