@@ -264,9 +264,10 @@ def _is_true(body: Object, condition: str) -> bool:
 
 
 def _has_live_container(body: Object) -> bool:
+    """Tell whether a container of an ended pod still runs; one that waits will not be started any more."""
     kinds = ("initContainerStatuses", "containerStatuses", "ephemeralContainerStatuses")
-    statuses = [status for kind in kinds for status in at(body, "status", kind) or []]
-    return any("terminated" not in (status.get("state") or {}) for status in statuses)
+    states = [status.get("state") or {} for kind in kinds for status in at(body, "status", kind) or []]
+    return any("terminated" not in state and "waiting" not in state for state in states)
 
 
 def _is_gone(write: Write, about: Object) -> bool:
