@@ -1,0 +1,347 @@
+"""What the resources refuse, replace and leave alone, without a cluster or an engine.
+
+The provider's methods are called as the SDK calls them: numbers are floats, what is None is absent, unknown values
+may be anywhere. Covered: each input's own check and the property it is reported on; what is said twice; unknowns;
+opening and closing; a started job's specification; replacements; identities (BL-39); what travels in the state.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from pulumi.dynamic import ResourceProvider
+from pulumi.dynamic.dynamic import serialize_provider
+from pulumi.output import Unknown
+
+from dispatch_gates.resources._inputs import canonical, job_spec
+from dispatch_gates.resources._running import GatesError
+from dispatch_gates.resources.gated_train_job import GatedTrainJobProvider
+from dispatch_gates.resources.job_identity import JobIdentityProvider
+from dispatch_gates.resources.job_opening import JobOpeningProvider
+
+ULID = "01ARZ3NDEKTSV4RRFFQ69G5FAV"
+OTHER_ULID = "7ZZZZZZZZZZZZZZZZZZZZZZZZZ"
+UNKNOWN = Unknown()  # type: ignore[no-untyped-call] # the SDK's
+
+
+def inputs(**changes: Any) -> dict[str, Any]:
+    """Return the inputs of a plain job as the engine sends them; None takes one out."""
+    plain: dict[str, Any] = {
+        "ulid": ULID,
+        "submission": 1.0,
+        "namespace": "team-a",
+        "queue": "training",
+        "runtime": "demo",
+        "image": "example/trainer:1",
+        "nodes": 2.0,
+        "check": "dispatch",
+        "workload_timeout_seconds": 30.0,
+        "delete_timeout_seconds": 600.0,
+        "owner": "project/stack",
+        "__provider": "x",
+    }
+    return {key: value for key, value in {**plain, **changes}.items() if value is not None}
+
+
+def outputs(**changes: Any) -> dict[str, Any]:
+    """Return the outputs of a plain job that was started."""
+    seen = {"uid": "u-1", "name": f"dj-{ULID.lower()}-s1", "cluster": "c-1", "is_open": False, "state": "Gated"}
+    return inputs(**{**seen, **changes})
+
+
+def failures(olds: dict[str, Any], news: dict[str, Any]) -> dict[str, str]:
+    result = GatedTrainJobProvider().check(olds, news)
+    assert result.inputs == news
+    return {failure.property: failure.reason for failure in result.failures}
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("submission", 0.0),
+        ("submission", 1.5),
+        ("submission", "1"),
+        ("submission", True),
+        ("namespace", "Team_A"),
+        ("namespace", ""),
+        ("queue", ""),
+        ("queue", 3.0),
+        ("runtime", ""),
+        ("image", ["a"]),
+        ("command", "python train.py"),
+        ("args", ["--epochs", 3.0]),
+        ("nodes", 0.0),
+        ("nodes", 1.5),
+        ("nodes", True),
+        ("resources_per_node", {}),
+        ("resources_per_node", {"requests": "1"}),
+        ("resources_per_node", {"cpu": [1.0]}),
+        ("env", {"EPOCHS": 3.0}),
+        ("env", ["EPOCHS=3"]),
+        ("env", {"DISPATCH_ADMISSION_COUNT": "7"}),
+        ("labels", {"kueue.x-k8s.io/queue-name": "mine"}),
+        ("annotations", {"dispatch.phpboyscout.uk/hold": "true"}),
+        ("labels", {"a": 1.0}),
+        ("deadline_seconds", 0.0),
+        ("spec", "[]"),
+        ("spec", '{"suspend":false}'),
+        ("spec", '{"trainer":[]}'),
+        ("runtime_kind", "Deployment"),
+        ("opened", "yes"),
+        ("check", ""),
+        ("workload_timeout_seconds", 0.0),
+        ("workload_timeout_seconds", float("inf")),
+        ("delete_timeout_seconds", "10m"),
+        ("kubeconfig", "apiVersion: v1\nkind: Config\nusers: [{user: {token: T0KEN}}]\n"),
+    ],
+)
+def test_wrong_input_is_reported_on_its_property(name: str, value: Any) -> None:
+    found = failures({}, inputs(**{name: value}))
+    assert list(found) == [name]
+    assert "\n" not in found[name]
+    assert "T0KEN" not in found[name]
+
+
+@pytest.mark.parametrize(
+    "ulid",
+    [
+        "81ARZ3NDEKTSV4RRFFQ69G5FAV",
+        "8" + "Z" * 25,
+        ULID[:-1] + "I",
+        ULID[:-1] + "O",
+        ULID[:-1] + "U",
+        ULID[:-1],
+        ULID + "\n",
+        " " + ULID[:-1],
+        ULID.lower(),
+        "",
+        "\N{FULLWIDTH DIGIT ONE}" * 26,
+        5.0,
+    ],
+)
+def test_what_is_no_ulid_is_refused(ulid: Any) -> None:
+    assert list(failures({}, inputs(ulid=ulid))) == ["ulid"]
+
+
+def test_extreme_ulid_is_accepted() -> None:
+    assert failures({}, inputs(ulid=OTHER_ULID)) == {}
+
+
+@pytest.mark.parametrize("name", ["ulid", "namespace", "runtime", "queue"])
+def test_missing_input_is_reported(name: str) -> None:
+    assert list(failures({}, inputs(**{name: None}))) == [name]
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "spec"),
+    [
+        ("image", "other:1", {"trainer": {"image": "other:1"}}),
+        ("nodes", 2.0, {"trainer": {"numNodes": 4}}),
+        ("env", {"A": "1"}, {"trainer": {"env": []}}),
+        ("runtime", "demo", {"runtimeRef": {"name": "demo"}}),
+        ("deadline_seconds", 5.0, {"activeDeadlineSeconds": 6}),
+    ],
+)
+def test_what_is_said_twice_is_refused(name: str, value: Any, spec: dict[str, Any]) -> None:
+    plain = inputs(image=None, nodes=None)
+    found = failures({}, {**plain, name: value, "spec": canonical(spec)})
+    assert list(found) == [name]
+    assert "leave one of them out" in found[name]
+
+
+def test_inputs_and_mapping_make_one_specification() -> None:
+    spec = {"trainer": {"numProcPerNode": 2.0}, "initializer": {"dataset": {"storageUri": "hf://x"}}}
+    asked, wrong = job_spec(
+        inputs(
+            spec=canonical(spec),
+            env={"B": "2", "A": "1"},
+            resources_per_node={"cpu": 2.0, "memory": "1Gi"},
+            command=["python"],
+            deadline_seconds=60.0,
+        )
+    )
+    assert wrong == []
+    assert asked is not None
+    assert json.loads(json.dumps(asked.spec)) == {
+        "runtimeRef": {"name": "demo"},
+        "activeDeadlineSeconds": 60,
+        "initializer": {"dataset": {"storageUri": "hf://x"}},
+        "trainer": {
+            "numProcPerNode": 2,
+            "numNodes": 2,
+            "image": "example/trainer:1",
+            "command": ["python"],
+            "env": [{"name": "A", "value": "1"}, {"name": "B", "value": "2"}],
+            "resourcesPerNode": {
+                "requests": {"cpu": "2", "memory": "1Gi"},
+                "limits": {"cpu": "2", "memory": "1Gi"},
+            },
+        },
+    }
+
+
+def test_requests_and_limits_pass_as_they_are() -> None:
+    asked, _ = job_spec(inputs(resources_per_node={"requests": {"cpu": 0.5}}))
+    assert asked is not None
+    assert asked.spec["trainer"]["resourcesPerNode"] == {"requests": {"cpu": "0.5"}}
+
+
+@pytest.mark.parametrize("name", [name for name in inputs() if name != "__provider"])
+def test_unknown_input_fails_no_check_and_hides_no_other(name: str) -> None:
+    assert failures({}, inputs(**{name: UNKNOWN})) == {}
+    assert failures(inputs(), inputs(**{name: UNKNOWN})) == {}
+    found = failures({}, inputs(**{name: UNKNOWN, "deadline_seconds": 0.0}))
+    assert list(found) == ["deadline_seconds"]
+
+
+def test_unknown_deep_inside_an_input() -> None:
+    news = inputs(env={"A": UNKNOWN}, command=["python", UNKNOWN], resources_per_node={"requests": {"cpu": UNKNOWN}})
+    assert failures({}, news) == {}
+    assert GatedTrainJobProvider().diff("id", outputs(), news).changes is True
+
+
+def test_opened_job_that_is_not_recorded_is_refused_with_what_to_do() -> None:
+    found = failures({}, inputs(opened=True))
+    assert list(found) == ["opened"]
+    assert "JobOpening" in found["opened"]
+    with pytest.raises(GatesError, match="JobOpening"):
+        GatedTrainJobProvider().create(inputs(opened=True))
+
+
+@pytest.mark.parametrize("was", [None, False, True])
+def test_recorded_job_may_be_opened(was: bool | None) -> None:
+    assert failures(inputs(opened=was), inputs(opened=True)) == {}
+
+
+def test_opened_job_cannot_be_closed() -> None:
+    assert list(failures(inputs(opened=True), inputs(opened=False))) == ["opened"]
+    assert failures(inputs(opened=True), inputs()) == {}
+    assert failures(inputs(opened=True), inputs(opened=False, submission=2.0)) == {}
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("image", "example/trainer:2"),
+        ("nodes", 3.0),
+        ("env", {"A": "1"}),
+        ("queue", "other"),
+        ("namespace", "team-b"),
+        ("priority_class", "high"),
+        ("labels", {"a": "b"}),
+        ("spec", '{"trainer":{"numProcPerNode":2}}'),
+    ],
+)
+def test_started_job_keeps_its_specification(name: str, value: Any) -> None:
+    found = failures(inputs(), inputs(**{name: value}))
+    assert list(found) == [name]
+    assert "raise `submission`" in found[name]
+    assert failures(inputs(), inputs(**{name: value, "submission": 2.0})) == {}
+    assert failures(inputs(), inputs(**{name: value, "ulid": OTHER_ULID})) == {}
+
+
+def test_same_specification_said_in_another_way() -> None:
+    moved = inputs(image=None, spec=canonical({"trainer": {"image": "example/trainer:1"}}))
+    assert failures(inputs(), moved) == {}
+
+
+def test_submission_never_goes_down() -> None:
+    assert list(failures(inputs(submission=2.0), inputs())) == ["submission"]
+    assert failures(inputs(submission=2.0), inputs(ulid=OTHER_ULID)) == {}
+
+
+@pytest.mark.parametrize("value", ["true", "1", "TRUE", "yes"])
+def test_without_checkpoints_nothing_is_started_or_opened(monkeypatch: pytest.MonkeyPatch, value: str) -> None:
+    monkeypatch.setenv("PULUMI_SKIP_CHECKPOINTS", value)
+    assert "PULUMI_SKIP_CHECKPOINTS" in failures({}, inputs())["opened"]
+    with pytest.raises(GatesError, match="PULUMI_SKIP_CHECKPOINTS"):
+        GatedTrainJobProvider().create(inputs())
+    with pytest.raises(GatesError, match="PULUMI_SKIP_CHECKPOINTS"):
+        JobOpeningProvider().create(opening())
+    monkeypatch.setenv("PULUMI_SKIP_CHECKPOINTS", "false")
+    assert failures({}, inputs()) == {}
+
+
+@pytest.mark.parametrize(
+    ("changes", "changed", "replaced"),
+    [
+        ({}, False, False),
+        ({"owner": "project/renamed"}, False, False),
+        ({"opened": False}, True, False),
+        ({"opened": True}, True, False),
+        ({"context": "other"}, True, False),
+        ({"workload_timeout_seconds": 31.0}, True, False),
+        ({"image": UNKNOWN}, True, False),
+        ({"opened": UNKNOWN}, True, False),
+        ({"submission": 2.0}, True, True),
+        ({"ulid": OTHER_ULID}, True, True),
+        ({"ulid": UNKNOWN}, True, True),
+        ({"submission": UNKNOWN}, True, True),
+        ({"submission": 2.0, "image": "example/trainer:2"}, True, True),
+    ],
+)
+def test_difference(changes: dict[str, Any], changed: bool, replaced: bool) -> None:
+    result = GatedTrainJobProvider().diff("id", outputs(), inputs(**changes))
+    assert result.changes is changed
+    assert bool(result.replaces) is replaced
+    assert result.delete_before_replace is True
+
+
+def test_opening_that_is_still_owed_is_a_change() -> None:
+    news = inputs(opened=True)
+    assert GatedTrainJobProvider().diff("id", outputs(opened=True, is_open=False), news).changes is True
+    assert GatedTrainJobProvider().diff("id", outputs(opened=True, is_open=True), news).changes is False
+
+
+def opening(**changes: Any) -> dict[str, Any]:
+    keys = ("namespace", "name", "uid", "ulid", "submission", "cluster")
+    return {**{key: outputs()[key] for key in keys}, **changes}
+
+
+def test_submission_that_was_opened_is_not_opened_for_another_object() -> None:
+    provider = JobOpeningProvider()
+    assert [failure.property for failure in provider.check(opening(), opening(uid="u-2")).failures] == ["submission"]
+    assert provider.check(opening(), opening(uid="u-2", submission=2.0)).failures == []
+    assert provider.check(opening(), opening(uid=UNKNOWN)).failures == []
+    assert provider.check({}, opening(uid="u-2")).failures == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "changed", "replaced"),
+    [
+        ({}, False, False),
+        ({"uid": UNKNOWN, "name": UNKNOWN, "cluster": UNKNOWN}, True, False),
+        ({"context": "other"}, True, False),
+        ({"submission": 2.0}, True, True),
+        ({"submission": 2.0, "uid": UNKNOWN}, True, True),
+        ({"ulid": UNKNOWN}, True, True),
+    ],
+)
+def test_difference_of_an_opening(changes: dict[str, Any], changed: bool, replaced: bool) -> None:
+    result = JobOpeningProvider().diff("id", {**opening(), "already": False, "held_by": []}, opening(**changes))
+    assert result.changes is changed
+    assert bool(result.replaces) is replaced
+
+
+def test_deleting_an_opening_does_nothing() -> None:
+    JobOpeningProvider().delete("id", opening())
+
+
+def test_identities_are_minted_anew_and_never_change() -> None:
+    provider = JobIdentityProvider()
+    one, other = provider.create({}), provider.create({})
+    assert one.outs is not None
+    assert one.id == one.outs["ulid"] != other.id
+    assert failures({}, inputs(ulid=one.id)) == {}
+    assert provider.diff(one.id, one.outs, {}).changes is False
+
+
+@pytest.mark.parametrize("kind", [JobIdentityProvider, GatedTrainJobProvider, JobOpeningProvider])
+def test_what_the_state_keeps_of_a_provider_is_its_name(kind: type[ResourceProvider]) -> None:
+    stored = serialize_provider(kind())
+    assert len(stored) < 200
+    assert serialize_provider(kind()) == stored
+    assert kind.serialize_as_secret_always is False
+    assert vars(kind()) == {}
