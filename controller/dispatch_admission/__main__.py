@@ -16,6 +16,7 @@ import click
 from aiohttp import web
 
 from dispatch_admission.controller import Controller, serve_while_leading
+from dispatch_admission.events import Recorder
 from dispatch_admission.health import application
 from dispatch_admission.lease import Lease
 from dispatch_admission.metrics import Metrics
@@ -96,7 +97,7 @@ async def _run(settings: Settings) -> int:
     # One attempt: the work queue repeats whole passes, and a pass begins with new reads.
     driver = Driver(connection, attempts=1)
     metrics = Metrics()
-    controller = Controller(driver, metrics)
+    controller = Controller(driver, Recorder(connection, settings.identity), metrics)
     lease = Lease(
         driver,
         settings.namespace,

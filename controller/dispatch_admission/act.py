@@ -62,6 +62,7 @@ class Outcome:
     detail: str
     reason: Reason | None = None
     job: str | None = None
+    uid: str | None = None
     count: int | None = None
 
 
@@ -76,7 +77,7 @@ def readmit(
     try:
         return (yield from _pass(seen, acknowledge_seconds))
     except ConflictError as error:
-        return Outcome(Result.CONFLICT, str(error), job=_job_name(seen))
+        return Outcome(Result.CONFLICT, str(error))
 
 
 def _pass(seen: Observation, acknowledge_seconds: float) -> Operation[Outcome]:
@@ -124,14 +125,23 @@ def _approve(seen: Observation, check: Check, message: str) -> Operation[Outcome
     yield from _set(seen.workload, check, State.READY, message)
     if seen.raised is None:
         return Outcome(Result.FOREIGN, message)
-    return Outcome(Result.ADMITTED, message, job=_job_name(seen), count=seen.raised)
+    meta = _trainjob(seen).meta
+    return Outcome(Result.ADMITTED, message, job=meta.name, uid=meta.uid, count=seen.raised)
 
 
 def _wait(seen: Observation, action: Wait) -> Operation[Outcome]:
     """Say why it waits, where the check does not say so already."""
     if action.check.message != action.message:
         yield from _set(seen.workload, action.check, State.PENDING, action.message)
-    return Outcome(Result.WAITING, action.message, reason=action.reason, job=_job_name(seen), count=seen.raised)
+    meta = seen.owner.job.meta if isinstance(seen.owner, Ours) else None
+    return Outcome(
+        Result.WAITING,
+        action.message,
+        reason=action.reason,
+        job=meta.name if meta else None,
+        uid=meta.uid if meta else None,
+        count=seen.raised,
+    )
 
 
 def _set(workload: Workload, check: Check, state: State, message: str) -> Operation[None]:
@@ -163,7 +173,3 @@ def transition_time(workload: Workload, check: Check) -> str:
 def _trainjob(seen: Observation) -> TrainJob:
     assert isinstance(seen.owner, Ours), "evidence is read for a job of dispatch's alone"
     return seen.owner.job
-
-
-def _job_name(seen: Observation) -> str | None:
-    return seen.owner.job.meta.name if isinstance(seen.owner, Ours) else None

@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 from dispatch_admission.act import Outcome, Result, readmit
 from dispatch_admission.checks import activate, is_ours
 from dispatch_admission.decide import Nothing, Observation, decide
+from dispatch_admission.events import Recorder
 from dispatch_admission.metrics import Metrics
 from dispatch_admission.watches import WATCH_SECONDS, WatchLoop
 from dispatch_admission.workqueue import WorkQueue
@@ -60,8 +61,11 @@ class Waiting:
 class Controller:
     """Serves our check while it leads. One instance for one period of leadership."""
 
-    def __init__(self, driver: Driver, metrics: Metrics, *, resync_seconds: float = RESYNC_SECONDS) -> None:
+    def __init__(
+        self, driver: Driver, recorder: Recorder, metrics: Metrics, *, resync_seconds: float = RESYNC_SECONDS
+    ) -> None:
         self._driver = driver
+        self._recorder = recorder
         self._metrics = metrics
         self._resync = resync_seconds
         self._queue: WorkQueue[Key] = WorkQueue()
@@ -176,6 +180,7 @@ class Controller:
         self._metrics.passes.labels(outcome.result.value).inc()
         self._metrics.pass_seconds.observe(time.monotonic() - began)
         self._follow(key, outcome)
+        await self._recorder.record(key.namespace, outcome)
 
     def _follow(self, key: Key, outcome: Outcome) -> None:
         """Say what became of the pass, and see to it that the Workload is looked at again if it must be."""

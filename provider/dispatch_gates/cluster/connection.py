@@ -14,6 +14,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final
 from urllib.parse import quote, urlencode
 from urllib.request import getproxies, proxy_bypass
@@ -100,13 +101,13 @@ class Connection:
         *,
         body: JsonObject | None = None,
         seconds: float = REQUEST_SECONDS,
-        accept: str = "application/json",
+        headers: Mapping[str, str] = MappingProxyType({}),
     ) -> AsyncIterator[Any]:
         """Send a request and hand out the aiohttp response of a 2xx; anything else raises an `ApiError`.
 
         A 401 is answered by loading the credentials anew, once: such a request was not carried out.
         """
-        response = await self._send(method, path, body, seconds, accept)
+        response = await self._send(method, path, body, seconds, headers)
         try:
             if response.status == 401:
                 response.release()
@@ -114,7 +115,7 @@ class Connection:
                     await self.reload()
                 except ClusterConfigError as error:
                     raise DeniedError(f"{method} {path}: the credentials expired; {error}", status=401) from error
-                response = await self._send(method, path, body, seconds, accept)
+                response = await self._send(method, path, body, seconds, headers)
             if response.status >= 300:
                 raise from_status(f"{method} {path}", response.status, response.headers, await _body(response))
             yield response
@@ -124,10 +125,17 @@ class Connection:
             response.close() if not response.content.at_eof() else response.release()
 
     async def call(
-        self, method: str, path: str, *, body: JsonObject | None = None, seconds: float = REQUEST_SECONDS
+        self,
+        method: str,
+        path: str,
+        *,
+        body: JsonObject | None = None,
+        seconds: float = REQUEST_SECONDS,
+        content_type: str = "application/json",
     ) -> JsonObject:
         """Send a request and return the JSON object that it is answered with."""
-        async with self.stream(method, path, body=body, seconds=seconds) as response:
+        headers = {"Content-Type": content_type}
+        async with self.stream(method, path, body=body, seconds=seconds, headers=headers) as response:
             content = await response.read()
         try:
             parsed = json.loads(content)
@@ -137,8 +145,10 @@ class Connection:
             raise BadReplyError(f"{method} {path}: the answer is no JSON object: {content[:80]!r}")
         return parsed
 
-    async def _send(self, method: str, path: str, body: JsonObject | None, seconds: float, accept: str) -> Any:
-        headers = {"Accept": accept, "User-Agent": self._api.user_agent}
+    async def _send(
+        self, method: str, path: str, body: JsonObject | None, seconds: float, more: Mapping[str, str]
+    ) -> Any:
+        headers = {"Accept": "application/json", "User-Agent": self._api.user_agent, **more}
         timeout = aiohttp.ClientTimeout(total=seconds, connect=_CONNECT_SECONDS)
         try:
             await self._api.update_params_for_auth(headers, [], ["BearerToken"], path, method, body)

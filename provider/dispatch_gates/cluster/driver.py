@@ -43,7 +43,6 @@ from dispatch_gates.requests import (
 T = TypeVar("T")
 
 PAGE: Final = 500
-_JSON: Final = "application/json"
 _METADATA: Final = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 _LISTS: Final = 3
 """How often a list is begun anew where its pages expired half-way."""
@@ -185,9 +184,9 @@ class Driver:
             allowWatchBookmarks="true" if bookmarks else "",
         )
         rest = b""
-        accept = _METADATA if metadata_only else _JSON
+        headers = {"Accept": _METADATA} if metadata_only else {}
         seconds = request.seconds + _SLACK_SECONDS
-        async with self._connection.stream("GET", path, seconds=seconds, accept=accept) as response:
+        async with self._connection.stream("GET", path, seconds=seconds, headers=headers) as response:
             async for chunk in response.content.iter_any():
                 *lines, rest = (rest + chunk).split(b"\n")
                 for line in lines:
