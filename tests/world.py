@@ -1,0 +1,429 @@
+"""One namespace with a queue on a real cluster, for tests: what people and other controllers would do there.
+
+Requests go through the product's own driver; what a test expects is read from the API server or the audit log.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import os
+import secrets
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+import yaml
+from ulid import ULID
+
+from dispatch_gates.cluster import Target, run
+from dispatch_gates.contract import names
+from dispatch_gates.contract.identity import Identity
+from dispatch_gates.contract.manifest import JobSpec
+from dispatch_gates.contract.names import Resource
+from dispatch_gates.contract.objects import JsonObject, MalformedError
+from dispatch_gates.contract.trainjob import TrainJob, parse_trainjob
+from dispatch_gates.operations.opening import open_job
+from dispatch_gates.operations.start import start
+from dispatch_gates.requests import ConflictError, Create, NotFoundError, Replace, ReplaceStatus, find, select, write
+from dispatch_infra.rights import cluster_rules, namespace_rules
+from dispatch_local.cluster import Cluster
+
+T = TypeVar("T")
+
+WAIT_SECONDS = 300.0
+"""How long a condition may take; usually a second or two."""
+LEASE_SECONDS = 3.0
+FLAVORS = Resource("kueue.x-k8s.io", "v1beta2", "resourceflavors", "ResourceFlavor")
+PRIORITIES = Resource("kueue.x-k8s.io", "v1beta2", "workloadpriorityclasses", "WorkloadPriorityClass")
+CLUSTER_ROLES = Resource("rbac.authorization.k8s.io", "v1", "clusterroles", "ClusterRole")
+CLUSTER_ROLE_BINDINGS = Resource("rbac.authorization.k8s.io", "v1", "clusterrolebindings", "ClusterRoleBinding")
+ROLES = Resource("rbac.authorization.k8s.io", "v1", "roles", "Role")
+ROLE_BINDINGS = Resource("rbac.authorization.k8s.io", "v1", "rolebindings", "RoleBinding")
+SERVICE_ACCOUNTS = Resource("", "v1", "serviceaccounts", "ServiceAccount")
+HOLD_FINALIZER = "dispatch.local/lingers"
+
+
+def until(what: str, condition: Callable[[], T | None], seconds: float = WAIT_SECONDS) -> T:
+    """Wait until `condition` returns something true, and return it; fail with what was waited for."""
+    end = time.monotonic() + seconds
+    while True:
+        found = condition()
+        if found:
+            return found
+        assert time.monotonic() < end, f"waited {seconds:g} s for {what}; last seen: {found!r}"
+        time.sleep(0.05)
+
+
+@dataclass
+class World:
+    """A namespace of its own, with a LocalQueue and a ClusterQueue in which `pods` pods of KWOK's run at a time."""
+
+    cluster: Cluster
+    namespace: str = field(default_factory=lambda: f"t-{secrets.token_hex(4)}")
+    pods: int = 1
+    checks: tuple[str, ...] = (names.ADMISSION_CHECK,)
+
+    @property
+    def target(self) -> Target:
+        """The cluster, as its administrator."""
+        return Target(str(self.cluster.kubeconfig), self.cluster.context)
+
+    # Objects
+
+    def get(self, resource: Resource, name: str, *, cluster_scoped: bool = False) -> JsonObject | None:
+        """Read an object, None where there is none."""
+        return run(self.target, find(resource, "" if cluster_scoped else self.namespace, name))
+
+    def list(self, resource: Resource, selector: str = "") -> tuple[JsonObject, ...]:
+        """Read the objects of the namespace."""
+        return run(self.target, select(resource, self.namespace, selector)).items
+
+    def create(self, resource: Resource, name: str, *, cluster_scoped: bool = False, **body: Any) -> JsonObject:
+        """Create an object; `metadata` in `body` is kept."""
+        metadata = {"name": name, **body.pop("metadata", {})}
+        if not cluster_scoped:
+            metadata["namespace"] = self.namespace
+        whole = {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": metadata, **body}
+        return run(self.target, write(Create(resource, whole)))
+
+    def change(
+        self,
+        resource: Resource,
+        name: str,
+        edit: Callable[[JsonObject], None],
+        *,
+        status: bool = False,
+        cluster_scoped: bool = False,
+    ) -> JsonObject:
+        """Edit an object, again and again where others write first."""
+        while True:
+            raw = self.get(resource, name, cluster_scoped=cluster_scoped)
+            assert raw is not None, f"{resource} {name} is gone"
+            body = copy.deepcopy(raw)
+            edit(body)
+            try:
+                return run(self.target, write((ReplaceStatus if status else Replace)(resource, body)))
+            except ConflictError:
+                continue
+
+    # Set-up
+
+    def make(self) -> World:
+        """Create what a namespace needs: flavor, queues, priorities, a runtime on KWOK's nodes, our check."""
+        name = self.namespace
+        self.create(names.NAMESPACES, name, cluster_scoped=True)
+        self.create(FLAVORS, name, cluster_scoped=True, spec={})
+        for check in self.checks:
+            if self.get(names.ADMISSION_CHECKS, check, cluster_scoped=True) is None:
+                ours = check == names.ADMISSION_CHECK
+                controller = names.CONTROLLER_NAME if ours else "dispatch.local/tests"
+                self.create(names.ADMISSION_CHECKS, check, cluster_scoped=True, spec={"controllerName": controller})
+            if check != names.ADMISSION_CHECK:
+                self.activate(check)
+        quotas = [{"name": "cpu", "nominalQuota": "100"}, {"name": "pods", "nominalQuota": str(self.pods)}]
+        self.create(
+            names.CLUSTER_QUEUES,
+            name,
+            cluster_scoped=True,
+            spec={
+                "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": name}},
+                "resourceGroups": [
+                    {"coveredResources": ["cpu", "pods"], "flavors": [{"name": name, "resources": quotas}]}
+                ],
+                "preemption": {"withinClusterQueue": "LowerPriority"},
+                "admissionChecksStrategy": {"admissionChecks": [{"name": check} for check in self.checks]},
+            },
+        )
+        self.create(names.LOCAL_QUEUES, "queue", spec={"clusterQueue": name})
+        for priority, value in (("low", 1), ("high", 1000)):
+            if self.get(PRIORITIES, priority, cluster_scoped=True) is None:
+                self.create(PRIORITIES, priority, cluster_scoped=True, value=value)
+        self.create(names.TRAINING_RUNTIMES, "kwok", **_runtime())
+        return self
+
+    def activate(self, check: str) -> None:
+        """Play the controller of another check: set it Active."""
+        condition = {
+            "type": "Active",
+            "status": "True",
+            "reason": "Tests",
+            "message": "played by a test",
+            "lastTransitionTime": "2026-01-01T00:00:00Z",
+        }
+        self.change(
+            names.ADMISSION_CHECKS,
+            check,
+            lambda body: body.setdefault("status", {}).update(conditions=[condition]),
+            status=True,
+            cluster_scoped=True,
+        )
+
+    # Jobs
+
+    def spec(self, identity: Identity | None = None, *, priority: str = "low") -> JobSpec:
+        """Return a request for a job of one pod on KWOK's nodes."""
+        return JobSpec(
+            identity=identity or Identity.of(str(ULID()), 1),
+            namespace=self.namespace,
+            queue="queue",
+            spec={
+                "runtimeRef": {"kind": "TrainingRuntime", "name": "kwok"},
+                "trainer": {"numNodes": 1, "resourcesPerNode": {"requests": {"cpu": "1"}}},
+            },
+            owner="tests/world",
+            priority_class=priority,
+        )
+
+    def start(self, *, priority: str = "low") -> TrainJob:
+        """Start a job, closed."""
+        return run(self.target, start(self.spec(priority=priority), workload_seconds=WAIT_SECONDS)).job
+
+    def open(self, job: TrainJob) -> None:
+        """Open a job."""
+        run(self.target, open_job(self.namespace, job.meta.name, job.meta.uid))
+
+    def started_and_opened(self, *, priority: str = "low") -> TrainJob:
+        """Start a job and open it."""
+        job = self.start(priority=priority)
+        self.open(job)
+        return job
+
+    def job(self, name: str) -> TrainJob:
+        """Read a TrainJob."""
+        raw = self.get(names.TRAINJOBS, name)
+        assert raw is not None, f"TrainJob {name} is gone"
+        return parse_trainjob(raw)
+
+    def workload(self, job: TrainJob) -> JsonObject | None:
+        """Read the Workload of a job."""
+        found = self.list(names.WORKLOADS, f"{names.JOB_UID}={job.meta.uid}")
+        return found[0] if found else None
+
+    def check(self, job: TrainJob, name: str = names.ADMISSION_CHECK) -> JsonObject:
+        """Read an entry of the Workload's admission checks; empty where there is none."""
+        entries = ((self.workload(job) or {}).get("status") or {}).get("admissionChecks") or []
+        return next((entry for entry in entries if entry["name"] == name), {})
+
+    def condition(self, job: TrainJob, kind: str) -> str:
+        """Read the status of a condition of the Workload; empty where there is none."""
+        conditions = ((self.workload(job) or {}).get("status") or {}).get("conditions") or []
+        return next((str(entry["status"]) for entry in conditions if entry["type"] == kind), "")
+
+    def pods_of(self, job: TrainJob) -> tuple[JsonObject, ...]:
+        """Read the pods of a job."""
+        return self.list(names.PODS, f"{names.JOBSET_NAME}={job.meta.name}")
+
+    def running(self, job: TrainJob, count: int) -> JsonObject:
+        """Wait until a pod of the job runs with this A, and return it."""
+        wanted = str(count)
+
+        def found() -> JsonObject | None:
+            for pod in self.pods_of(job):
+                annotations = pod["metadata"].get("annotations") or {}
+                if annotations.get(names.ADMISSION_COUNT) == wanted and pod["status"].get("phase") == "Running":
+                    return pod
+            return None
+
+        return until(f"a running pod of {job.meta.name} with A={count}", found)
+
+    def linger(self, pod: JsonObject) -> None:
+        """Have a pod stay, being deleted, until `let_go`: a finalizer keeps it as a slow process would."""
+        self.change(names.PODS, pod["metadata"]["name"], lambda body: body["metadata"].update(finalizers=_more(body)))
+
+    def let_go(self, pod: JsonObject) -> None:
+        """Let a lingering pod end."""
+        try:
+            self.change(
+                names.PODS, pod["metadata"]["name"], lambda body: body["metadata"].update(finalizers=_less(body))
+            )
+        except (AssertionError, NotFoundError, MalformedError):
+            if self.get(names.PODS, pod["metadata"]["name"]) is not None:
+                raise
+
+    def set_active(self, job: TrainJob, active: bool) -> None:
+        """Deactivate or activate a job's Workload, as people do."""
+        workload = self.workload(job)
+        assert workload is not None
+        self.change(names.WORKLOADS, workload["metadata"]["name"], lambda body: body["spec"].update(active=active))
+
+
+def _more(pod: JsonObject) -> list[str]:
+    return [*(pod["metadata"].get("finalizers") or []), HOLD_FINALIZER]
+
+
+def _less(pod: JsonObject) -> list[str]:
+    return [name for name in pod["metadata"].get("finalizers") or [] if name != HOLD_FINALIZER]
+
+
+def _runtime() -> dict[str, Any]:
+    """A runtime without restarts, whose pods go to KWOK's nodes."""
+    pod = {
+        "restartPolicy": "Never",
+        "nodeSelector": {"dispatch.local/node": "kwok"},
+        "tolerations": [{"key": "dispatch.local/kwok", "operator": "Exists"}],
+        "containers": [{"name": "node", "image": "dispatch.local/pause:1"}],
+    }
+    job = {"template": {"spec": pod}, "backoffLimit": 0, "podReplacementPolicy": "Failed"}
+    label = {"labels": {"trainer.kubeflow.org/trainjob-ancestor-step": "trainer"}}
+    replicated = [{"name": "node", "template": {"metadata": label, "spec": job}}]
+    return {
+        "metadata": {"labels": {"trainer.kubeflow.org/framework": "torch"}},
+        "spec": {"mlPolicy": {"numNodes": 1}, "template": {"spec": {"replicatedJobs": replicated}}},
+    }
+
+
+class ControllerProcess:
+    """The admission controller as a process of its own on this machine, with the rights that infra/ gives it.
+
+    `mutations` are (module, text, replacement): the process then runs a copy of the source that says the
+    replacement instead, so that a test can show what the text is good for.
+    """
+
+    def __init__(
+        self, world: World, folder: Path, *, mutations: Iterable[tuple[str, str, str]] = (), lease: str = "tests"
+    ) -> None:
+        self._world = world
+        self._folder = folder / f"controller-{secrets.token_hex(3)}"
+        self._mutations = tuple(mutations)
+        self._lease = lease
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def __enter__(self) -> Self:
+        self._folder.mkdir(parents=True)
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            port = probe.getsockname()[1]
+        kubeconfig = self._kubeconfig()
+        environment = {**os.environ, "PYTHONPATH": self._mutated(), "PYTHONWARNINGS": "default"}
+        command = [sys.executable, "-m", "dispatch_admission", "--kubeconfig", str(kubeconfig), "--namespace"]
+        command += [names.CONTROLLER_NAMESPACE, "--lease-name", self._lease, "--lease-seconds", str(LEASE_SECONDS)]
+        command += ["--listen", f"127.0.0.1:{port}", "--log-level", "DEBUG"]
+        with self.log.open("wb") as log:
+            self._process = subprocess.Popen(command, stdout=log, stderr=log, env=environment, cwd=self._folder)
+        try:
+            until("the controller to lead and to have listed all Workloads", lambda: self._leads(port))
+        except BaseException:
+            print(self.log.read_text())
+            self.kill()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._process is not None and self._process.poll() is None:
+            self.signal(signal.SIGCONT)
+            self._process.terminate()
+            self._process.wait(WAIT_SECONDS)
+        if kind is not None:
+            print(self.log.read_text()[-20000:])
+
+    @property
+    def log(self) -> Path:
+        """What the controller logged."""
+        return self._folder / "log"
+
+    def signal(self, number: int) -> None:
+        """Send a signal."""
+        assert self._process is not None
+        self._process.send_signal(number)
+
+    def kill(self) -> None:
+        """Kill -9."""
+        assert self._process is not None
+        self._process.kill()
+        self._process.wait(WAIT_SECONDS)
+
+    def _leads(self, port: int) -> bool:
+        assert self._process is not None
+        assert self._process.poll() is None, f"the controller ended:\n{self.log.read_text()}"
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=30) as reply:
+                leading = b"dispatch_admission_leading 1.0" in reply.read()
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=30) as reply:
+                return leading and reply.status == 200
+        except (urllib.error.URLError, OSError):
+            return False
+
+    def _mutated(self) -> str:
+        """Copy the two source packages, with the mutations in them; empty where there are none."""
+        if not self._mutations:
+            return ""
+        import shutil
+
+        import dispatch_admission
+        import dispatch_gates
+
+        for package in (dispatch_admission, dispatch_gates):
+            source = Path(str(package.__file__)).parent
+            shutil.copytree(source, self._folder / "source" / source.name, ignore=shutil.ignore_patterns("__pycache__"))
+        for module, text, replacement in self._mutations:
+            path = self._folder / "source" / Path(*module.split(".")).with_suffix(".py")
+            content = path.read_text()
+            assert content.count(text) == 1, f"{module}: {text!r} stands there {content.count(text)} times, not once"
+            path.write_text(content.replace(text, replacement))
+        return str(self._folder / "source")
+
+    def _kubeconfig(self) -> Path:
+        """Write a kubeconfig for a ServiceAccount with exactly the controller's rights."""
+        world = World(self._world.cluster, names.CONTROLLER_NAMESPACE)
+        if world.get(names.NAMESPACES, world.namespace, cluster_scoped=True) is None:
+            world.create(names.NAMESPACES, world.namespace, cluster_scoped=True)
+        name = f"tests-{self._lease}"
+        if world.get(SERVICE_ACCOUNTS, name) is None:
+            subject = {"kind": "ServiceAccount", "name": name, "namespace": world.namespace}
+            world.create(SERVICE_ACCOUNTS, name)
+            world.create(CLUSTER_ROLES, name, cluster_scoped=True, rules=cluster_rules(names.ADMISSION_CHECK))
+            world.create(ROLES, name, rules=namespace_rules(self._lease))
+            group = "rbac.authorization.k8s.io"
+            for resource, kind, scoped in (
+                (CLUSTER_ROLE_BINDINGS, "ClusterRole", True),
+                (ROLE_BINDINGS, "Role", False),
+            ):
+                role = {"apiGroup": group, "kind": kind, "name": name}
+                world.create(resource, name, cluster_scoped=scoped, roleRef=role, subjects=[subject])
+        return write_kubeconfig(self._folder / "kubeconfig", world, token_of(world, name))
+
+
+def token_of(world: World, account: str) -> str:
+    """Ask for a token of a ServiceAccount, as the kubelet does for a pod."""
+    import asyncio
+
+    from dispatch_gates.cluster.connection import Connection
+
+    async def ask() -> str:
+        connection = await Connection.open(world.target)
+        try:
+            body = {
+                "apiVersion": "authentication.k8s.io/v1",
+                "kind": "TokenRequest",
+                "spec": {"expirationSeconds": 7200},
+            }
+            path = f"/api/v1/namespaces/{world.namespace}/serviceaccounts/{account}/token"
+            reply = await connection.call("POST", path, body=body)
+        finally:
+            await connection.close()
+        return str(reply["status"]["token"])
+
+    return asyncio.run(ask())
+
+
+def write_kubeconfig(path: Path, world: World, token: str) -> Path:
+    """Write a kubeconfig with the cluster of the administrator's and a token."""
+    config = yaml.safe_load(world.cluster.kubeconfig.read_text())
+    context = next(entry for entry in config["contexts"] if entry["name"] == world.cluster.context)
+    config["users"] = [{"name": "tests", "user": {"token": token}}]
+    config["contexts"] = [{"name": "tests", "context": {"cluster": context["context"]["cluster"], "user": "tests"}}]
+    config["current-context"] = "tests"
+    path.write_text(json.dumps(config))
+    return path
