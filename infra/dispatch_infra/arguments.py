@@ -140,7 +140,7 @@ class QueueArgs:
     def __post_init__(self) -> None:
         checks.name(self.cluster_queue, "clusterQueue")
         checks.name(self.admission_check, "admissionCheck")
-        checks.one_of(self.within_cluster_queue, WITHIN_CLUSTER_QUEUE, "preemption.withinClusterQueue")
+        checks.one_of(self.within_cluster_queue, WITHIN_CLUSTER_QUEUE, "preemption")
         checks.one_of(self.stop_policy, STOP_POLICIES, "stopPolicy")
         checks.unique([f"{queue.namespace}/{queue.name}" for queue in self.local_queues], "LocalQueue")
         checks.unique([priority.name for priority in self.priority_classes], "priority class")

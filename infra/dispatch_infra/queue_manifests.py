@@ -53,12 +53,7 @@ def cluster_queue(args: QueueArgs) -> Manifest:
         "kind": names.CLUSTER_QUEUES.kind,
         "metadata": {"name": args.cluster_queue, "labels": _LABELS} | _awaited(args),
         "spec": {
-            # Without a selector no namespace may use the queue, with an empty one every namespace may.
-            "namespaceSelector": {
-                "matchExpressions": [
-                    {"key": "kubernetes.io/metadata.name", "operator": "In", "values": args.namespaces()}
-                ]
-            },
+            "namespaceSelector": _namespaces(args),
             "preemption": {"withinClusterQueue": args.within_cluster_queue, "reclaimWithinCohort": "Never"},
             "resourceGroups": [_resource_group(args)],
             "admissionChecksStrategy": {"admissionChecks": [_check(check) for check in args.all_checks()]},
@@ -75,6 +70,16 @@ def local_queue(args: QueueArgs, queue: LocalQueue) -> Manifest:
         "metadata": {"name": queue.name, "namespace": queue.namespace, "labels": _LABELS} | _awaited(args),
         "spec": {"clusterQueue": args.cluster_queue},
     }
+
+
+def _namespaces(args: QueueArgs) -> Manifest:
+    key = "kubernetes.io/metadata.name"
+    namespaces = args.namespaces()
+    # An empty selector would let every namespace in; every namespace has this label.
+    expression = (
+        {"key": key, "operator": "In", "values": namespaces} if namespaces else {"key": key, "operator": "DoesNotExist"}
+    )
+    return {"matchExpressions": [expression]}
 
 
 def _awaited(args: QueueArgs) -> Manifest:

@@ -1,0 +1,223 @@
+"""The order of the installation: what is registered, and after what.
+
+Aspects: rights before the Deployment, the Deployment before the check, the check before the ClusterQueue, that before
+the LocalQueues; every object is created after all that it needs to work, and, since destroy goes against the same
+arrows, removed before it; everything through the stack's own provider; the outputs; a preview.
+
+The engine's side of the protocol is answered here, and nothing is created; tests/infra/test_installation.py does it
+for real.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from typing import Any
+
+import pulumi
+import pytest
+from google.protobuf import json_format  # type: ignore[import-untyped]  # ships no types
+from pulumi.runtime import mocks
+from pulumi.runtime.proto import resource_pb2
+from pulumi.runtime.stack import run_pulumi_func
+
+from dispatch_infra import AdmissionController, ControllerArgs, GatedQueue, LocalQueue, PriorityClass, QueueArgs, stack
+from dispatch_infra.settings import Settings
+
+IMAGE = "registry.example.com/dispatch-admission@sha256:" + "0a" * 32
+SETTINGS = Settings(
+    kubeconfig=None,
+    context="here",
+    controller=ControllerArgs(image=IMAGE),
+    queue=QueueArgs(
+        local_queues=[LocalQueue(), LocalQueue(namespace="team", create_namespace=True)],
+        priority_classes=[PriorityClass(name="urgent", value=1000)],
+    ),
+)
+
+
+@dataclass
+class Registered:
+    kind: str
+    name: str
+    inputs: dict[str, Any]
+    dependencies: set[str]
+    provider: str
+    timeouts: dict[str, str]
+
+
+class Unasked(mocks.Mocks):
+    """What `Recorder` is never to reach: it answers all that these programs ask."""
+
+    def new_resource(self, args: mocks.MockResourceArgs) -> Any:
+        raise AssertionError(args.name)
+
+    def call(self, args: mocks.MockCallArgs) -> Any:
+        raise AssertionError(args.token)
+
+
+@dataclass
+class Recorder(mocks.MockMonitor):
+    """Answers each registration with its own inputs and keeps it, with what the engine would have to wait for."""
+
+    registered: dict[str, Registered] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        super().__init__(Unasked())
+
+    def RegisterResource(self, request: Any) -> Any:  # noqa: N802 (the protocol's name)
+        urn = self.make_urn(request.parent, request.type, request.name)
+        if request.type != "pulumi:pulumi:Stack":
+            self.registered[urn] = Registered(
+                kind=request.type.rpartition(":")[2],
+                name=request.name,
+                inputs=json_format.MessageToDict(request.object),
+                dependencies=set(request.dependencies),
+                provider=request.provider,
+                timeouts=json_format.MessageToDict(request.customTimeouts),
+            )
+        return resource_pb2.RegisterResourceResponse(
+            urn=urn, id=request.name if request.custom else "", object=request.object
+        )
+
+    def kinds(self) -> list[str]:
+        return [resource.kind for resource in self.registered.values()]
+
+    def of_kind(self, kind: str) -> list[Registered]:
+        return [resource for resource in self.registered.values() if resource.kind == kind]
+
+    def before(self, resource: Registered) -> set[str]:
+        """Return the kinds of all that this one waits for, directly or not."""
+        waited: set[str] = set()
+        todo = list(resource.dependencies)
+        while todo:
+            other = self.registered[todo.pop()]
+            waited.add(other.kind)
+            todo.extend(other.dependencies)
+        return waited
+
+
+def run(program: Any, *, preview: bool = False) -> Recorder:
+    """Run a Pulumi program to its end, in a loop and a context of its own."""
+    recorder = Recorder()
+
+    async def whole() -> None:
+        mocks.set_mocks(Unasked(), project="dispatch-infra", stack="test", monitor=recorder, preview=preview)
+        await run_pulumi_func(program)
+
+    asyncio.run(whole())
+    return recorder
+
+
+@pytest.fixture(scope="module")
+def installed() -> Recorder:
+    return run(lambda: stack.install(SETTINGS) and None)
+
+
+RIGHTS = {"Namespace", "ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"}
+
+
+def test_the_controller_starts_with_its_rights(installed: Recorder) -> None:
+    (deployment,) = installed.of_kind("Deployment")
+    assert installed.before(deployment) == RIGHTS
+
+
+def test_the_check_comes_after_the_deployment_and_loses_its_rights_after_it(installed: Recorder) -> None:
+    (check,) = installed.of_kind("AdmissionCheck")
+    assert installed.before(check) == RIGHTS | {"Deployment"}
+
+
+def test_the_cluster_queue_comes_after_the_check_and_its_flavors(installed: Recorder) -> None:
+    (queue,) = installed.of_kind("ClusterQueue")
+    assert installed.before(queue) == RIGHTS | {"Deployment", "AdmissionCheck", "ResourceFlavor"}
+    assert queue.inputs["spec"]["admissionChecksStrategy"] == {"admissionChecks": [{"name": "dispatch"}]}
+
+
+def test_the_local_queues_come_last(installed: Recorder) -> None:
+    local_queues = installed.of_kind("LocalQueue")
+    assert len(local_queues) == 2
+    for local_queue in local_queues:
+        assert installed.before(local_queue) >= {"ClusterQueue", "AdmissionCheck", "Deployment"}
+    # Nothing may still stand on a LocalQueue when it goes, so that it can go first.
+    assert not any("LocalQueue" in installed.before(resource) for resource in installed.registered.values())
+
+
+def test_a_created_namespace_comes_before_its_local_queue(installed: Recorder) -> None:
+    (created,) = [queue for queue in installed.of_kind("LocalQueue") if "team" in queue.name]
+    assert any(installed.registered[urn].name == "queue-namespace-team" for urn in created.dependencies)
+
+
+def test_each_object_goes_through_the_stacks_provider(installed: Recorder) -> None:
+    (provider,) = installed.of_kind("kubernetes")
+    assert provider.inputs["context"] == "here"
+    objects = [resource for resource in installed.registered.values() if resource.kind != "kubernetes"]
+    for resource in objects:
+        if resource.kind not in ("AdmissionController", "GatedQueue"):
+            assert "providers:kubernetes::cluster::" in resource.provider, resource.name
+
+
+def test_each_object_is_named(installed: Recorder) -> None:
+    for resource in installed.registered.values():
+        if "apiVersion" in resource.inputs:
+            assert resource.inputs["metadata"]["name"], resource.name
+
+
+def test_nothing_waits_without_a_limit(installed: Recorder) -> None:
+    for resource in installed.registered.values():
+        if "apiVersion" in resource.inputs:
+            assert resource.timeouts["delete"] == "2m", resource.name
+    assert installed.of_kind("Deployment")[0].timeouts["create"] == "5m"
+    for kind in ("AdmissionCheck", "ClusterQueue", "LocalQueue"):
+        assert installed.of_kind(kind)[0].timeouts["create"] == "2m"
+
+
+def test_the_outputs_are_the_names_that_programs_need() -> None:
+    outputs: dict[str, Any] = {}
+    run(lambda: outputs.update(stack.install(SETTINGS)))
+    assert isinstance(outputs.pop("ready"), pulumi.Output)
+    assert outputs == {
+        "controllerNamespace": "dispatch-system",
+        "lease": "dispatch-admission",
+        "serviceAccount": "dispatch-admission",
+        "admissionCheck": "dispatch",
+        "clusterQueue": "dispatch",
+        "localQueues": [
+            {"name": "dispatch", "namespace": "default"},
+            {"name": "dispatch", "namespace": "team"},
+        ],
+        "priorityClasses": ["urgent"],
+    }
+
+
+def test_a_preview_declares_the_same(installed: Recorder) -> None:
+    preview = run(lambda: stack.install(SETTINGS) and None, preview=True)
+    assert preview.registered.keys() == installed.registered.keys()
+
+
+def test_a_queue_can_stand_behind_a_check_that_another_program_installed() -> None:
+    def program() -> None:
+        GatedQueue("queue", QueueArgs(admission_check="theirs"))
+
+    (queue,) = run(program).of_kind("ClusterQueue")
+    assert queue.inputs["spec"]["admissionChecksStrategy"] == {"admissionChecks": [{"name": "theirs"}]}
+
+
+def test_a_queue_takes_the_name_of_the_check_from_its_controller() -> None:
+    def program() -> None:
+        controller = AdmissionController("admission", ControllerArgs(image=IMAGE, admission_check="renamed"))
+        GatedQueue("queue", QueueArgs(), controller=controller)
+
+    recorder = run(program)
+    (queue,) = recorder.of_kind("ClusterQueue")
+    assert queue.inputs["spec"]["admissionChecksStrategy"] == {"admissionChecks": [{"name": "renamed"}]}
+    assert "AdmissionCheck" in recorder.before(queue)
+
+
+def test_an_image_that_is_built_in_the_same_program_is_checked_when_it_is_known() -> None:
+    def program(image: str) -> None:
+        AdmissionController("admission", ControllerArgs(image=pulumi.Output.from_input(image)))
+
+    deployment = run(lambda: program(IMAGE)).of_kind("Deployment")[0]
+    assert deployment.inputs["spec"]["template"]["spec"]["containers"][0]["image"] == IMAGE
+    with pytest.raises(ValueError, match="names no digest"):
+        run(lambda: program("name:tag"))
