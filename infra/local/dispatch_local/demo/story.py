@@ -48,6 +48,7 @@ class Job:
     title: str
     name: str
     uid: str
+    namespace: str
     recorded: bool = False
     pods_when_recorded: int | None = None
     opened: bool = False
@@ -89,7 +90,9 @@ class Story:
             title = seen.meta.labels.get(LABEL)
             if title is None or change == "DELETED":
                 return
-            job = self.jobs[title] = self._by_name[seen.meta.name] = Job(title, seen.meta.name, seen.meta.uid)
+            job = self.jobs[title] = self._by_name[seen.meta.name] = Job(
+                title, seen.meta.name, seen.meta.uid, seen.meta.namespace
+            )
             self._say(Line(title, f"started: TrainJob {job.name}"))
             self._say(Line(title, f"  {_closed(seen)}, A={seen.count}, uid {job.uid}"))
         if not seen.gates.ours and not job.opened:

@@ -1,0 +1,103 @@
+"""The command line of the demo."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+import click
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from dispatch_local.cluster import Cluster
+from dispatch_local.demo.play import Play
+from dispatch_local.demo.stage import Stage
+from dispatch_local.demo.story import Line, Story
+from dispatch_local.errors import LocalError
+
+STYLES = {"patient": "cyan", "urgent": "magenta", "": "green"}
+INTERRUPTED = 130
+
+
+class Teller:
+    """Prints lines with the time since it was made: in colour on a terminal, plain elsewhere."""
+
+    def __init__(self) -> None:
+        self._console = Console(highlight=False, soft_wrap=True)
+        self._began = time.monotonic()
+
+    def clock(self) -> float:
+        """Seconds since the beginning."""
+        return time.monotonic() - self._began
+
+    def line(self, line: Line) -> None:
+        """Print one line of the story."""
+        style = STYLES.get(line.job, "")
+        text = Text(f"{_minutes(self.clock())}  ")
+        text.append(f"{line.job:8} ", style)
+        text.append(line.text, f"bold {style}" if line.loud else "")
+        self._console.print(text)
+
+    def progress(self, text: str) -> None:
+        """Print what is being prepared."""
+        self._console.print(Text(f"{_minutes(self.clock())}  {'':8} {text}", "dim"))
+
+    def summary(self, story: Story) -> None:
+        """Print the table of executions."""
+        table = Table(title="Executions", title_justify="left")
+        for heading in ("job", "A", "pod", "started", "ended", "why it ended"):
+            table.add_column(heading, overflow="fold")
+        for job in story.jobs.values():
+            for run in job.executions.values():
+                times = (_minutes(run.started or run.created), _minutes(run.ended or 0))
+                table.add_row(job.title, run.a, run.pod, *times, run.why, style=STYLES.get(job.title))
+        self._console.print(table)
+
+
+@click.command("demo")
+@click.option("--name", default="demo", show_default=True, help="Name of the cluster it plays on.")
+def demo_command(name: str) -> None:
+    """Play the whole story on a fresh local cluster, which stays up afterwards."""
+    teller = Teller()
+    play = Play(Stage(name, teller.progress), teller.line, teller.clock)
+    down = f"python -m dispatch_local --name {name} down"
+    try:
+        with _termination_interrupts():
+            play.perform()
+    except KeyboardInterrupt:
+        click.echo("\nInterrupted: taking the demo's cluster down.", err=True)
+        Cluster(name, teller.progress).down()
+        raise SystemExit(INTERRUPTED) from None
+    except LocalError as error:
+        click.echo(f"\nThe demo failed. {error}", err=True)
+        if Cluster(name).is_up():
+            click.echo(f"The cluster is still up, for a look at it. Take it down with: {down}", err=True)
+        raise SystemExit(error.exit_code) from None
+    teller.summary(play.story)
+    click.echo(
+        "Each execution had a higher A than the last, and none began before the last was over.\n"
+        f"Everything is still up: export KUBECONFIG={Cluster(name).kubeconfig}\n"
+        f"Take it all down with: {down}"
+    )
+
+
+@contextmanager
+def _termination_interrupts() -> Iterator[None]:
+    """Treat SIGTERM as Ctrl-C: whoever ends us wants no cluster left."""
+
+    def interrupt(_number: int, _frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _minutes(seconds: float) -> str:
+    return f"{int(seconds) // 60:02d}:{seconds % 60:04.1f}"

@@ -1,0 +1,152 @@
+"""The play: what has to happen, in order, and within what time. The story tells it; here it is waited for."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
+from queue import Empty, SimpleQueue
+
+from dispatch_local.demo.stage import Project, Stage
+from dispatch_local.demo.story import Job, Line, Story
+from dispatch_local.demo.watching import Fact, Reader, Watching, watch_record
+from dispatch_local.errors import LocalError
+
+# Facts of several watches arrive out of order; for so long they are gathered and put in the order of versions.
+GATHER_SECONDS = 0.25
+SHOWN = 12
+
+
+class UnexpectedError(LocalError):
+    """The story did not happen: the text says what was expected and what was seen."""
+
+
+class Play:
+    """One performance."""
+
+    def __init__(self, stage: Stage, say: Callable[[Line], None], clock: Callable[[], float]) -> None:
+        self._stage, self._clock = stage, clock
+        self._say, self._told = say, list[Line]()
+        self.story = Story(self._tell, clock)
+        self._facts: SimpleQueue[Fact] = SimpleQueue()
+        self._followed: set[str] = set()
+        self._watching: Watching | None = None
+        self._stopped = threading.Event()
+
+    def perform(self) -> None:
+        """Play everything; raise UnexpectedError where it goes another way than it should."""
+        self._scene("the local cluster")
+        installation, example = self._stage.set_up()
+        self._watch()
+        try:
+            self._scene("`pulumi up` in infra/: the controller, its AdmissionCheck, a queue with room for one job")
+            self._up(installation)
+            self._scene("`pulumi up` of the example: two jobs, the urgent one stays closed for now")
+            self._up(example)
+            self._await(
+                "both jobs recorded", 30, lambda: all(self._job(each).recorded for each in ("patient", "urgent"))
+            )
+            self._await(
+                "the patient job trains: a checkpoint", 120, lambda: self._said("patient", 0, "checkpoint written")
+            )
+            self._scene("the urgent job is opened: `pulumi config set openUrgent true && pulumi up`")
+            example.config["dispatch-demo:openUrgent"] = True
+            self._up(example)
+            self._await("the urgent job is complete", 120, lambda: self._job("urgent").ended == "Complete")
+            self._await("the patient job runs again", 180, lambda: self._said("patient", 1, "resuming"))
+            self._await("the patient job is complete", 180, lambda: self._job("patient").ended == "Complete")
+            self._await("its second pod says that it is trained", 60, lambda: self._said("patient", 1, "trained"))
+            self._await("all pods are over", 60, lambda: len(self._job("patient").done) == 2)
+        finally:
+            self._stopped.set()
+            if self._watching is not None:
+                self._watching.stop()
+        self._check()
+
+    def _watch(self) -> None:
+        self._watching = Watching(Reader(self._stage.cluster.kubeconfig), self._facts)
+        self._watching.start()
+        arguments = (self._stage.state, self._facts, self._stopped)
+        threading.Thread(target=watch_record, args=arguments, daemon=True).start()
+
+    def _scene(self, text: str) -> None:
+        self._tell(Line("", text, loud=True))
+
+    def _tell(self, line: Line) -> None:
+        self._told.append(line)
+        self._say(line)
+
+    def _up(self, project: Project) -> None:
+        project.up(lambda ended: self._await("`pulumi up` ends", 240, ended))
+
+    def _await(self, expected: str, seconds: float, happened: Callable[[], bool]) -> None:
+        """Tell facts until `happened()`, for at most `seconds`."""
+        end = time.monotonic() + seconds
+        while not happened():
+            if time.monotonic() > end:
+                seen = "\n".join(f"  {line.job or '-'}: {line.text}" for line in self._told[-SHOWN:])
+                raise UnexpectedError(f"expected within {seconds:g} s: {expected}. Seen last:\n{seen}")
+            for fact in self._gather():
+                self.story.tell(fact)
+            self._follow_logs()
+
+    def _gather(self) -> list[Fact]:
+        """Return what arrives in a short while, in the order in which the API server wrote it."""
+        gathered: list[tuple[int, int, Fact]] = []
+        end, latest = time.monotonic() + GATHER_SECONDS, 0
+        while (left := end - time.monotonic()) > 0:
+            try:
+                fact = self._facts.get(timeout=left)
+            except Empty:
+                break
+            latest = max(latest, int((fact.body.get("metadata") or {}).get("resourceVersion") or 0))
+            version = (fact.body.get("metadata") or {}).get("resourceVersion") or latest
+            gathered.append((int(version), len(gathered), fact))
+        return [fact for *_, fact in sorted(gathered, key=lambda each: each[:2])]
+
+    def _follow_logs(self) -> None:
+        assert self._watching is not None
+        for job in self.story.jobs.values():
+            for pod, run in job.executions.items():
+                if run.started is not None and pod not in self._followed:
+                    self._followed.add(pod)
+                    self._watching.follow(job.namespace, pod)
+
+    def _job(self, title: str) -> Job:
+        return self.story.jobs.get(title) or Job(title, "", "", "")
+
+    def _said(self, title: str, number: int, text: str) -> bool:
+        runs = list(self._job(title).executions.values())
+        return len(runs) > number and any(text in line for line in runs[number].said)
+
+    def _check(self) -> None:
+        wrong = problems(self._job("patient"), self._job("urgent"))
+        if wrong:
+            raise UnexpectedError("the story went another way:\n" + "\n".join(f"  {each}" for each in wrong))
+
+
+def problems(patient: Job, urgent: Job) -> list[str]:
+    """Compare what was seen of both jobs with what was promised; return what differs."""
+    wrong = [*_differences(patient, ["1", "2"]), *_differences(urgent, ["1"])]
+    first = next(iter(patient.executions), "")
+    if first not in patient.waited_for:
+        wrong.append(f"the check never said that it waits for pod {first!r}, expected while that was ending")
+    if patient.evicted != "Preempted":
+        wrong.append(f"patient: expected to be evicted as Preempted, seen {patient.evicted or 'no eviction'}")
+    return wrong
+
+
+def _differences(job: Job, expected: Sequence[str]) -> Iterator[str]:
+    """Yield what is wrong with one job, whose executions should have had the A of `expected`."""
+    runs = list(job.executions.values())
+    if [run.a for run in runs] != expected:
+        yield f"{job.title}: expected executions with A={expected}, seen {[run.a for run in runs]}"
+    if job.pods_when_recorded != 0:
+        yield f"{job.title}: expected no pod when it was recorded, seen {job.pods_when_recorded}"
+    for run in runs:
+        if f"A={run.a}: I was given this admission count" not in run.said:
+            yield f"pod {run.pod}: expected it to say A={run.a}, it said {run.said[:1]}"
+    for before, after in pairwise(runs):
+        if before.ended is None or before.ended > after.created:
+            yield f"pod {after.pod} was created before pod {before.pod} was over"
