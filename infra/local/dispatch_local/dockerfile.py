@@ -127,9 +127,7 @@ class Builder:
         base = self._context
         if words[0].startswith("--from="):
             wanted = words.pop(0).removeprefix("--from=")
-            base = next((stage.root for stage in self._stages[:-1] if stage.name == wanted), None) or _no(
-                wanted
-            )
+            base = next((stage.root for stage in self._stages[:-1] if stage.name == wanted), None) or _no(wanted)
         if len(words) != 2 or words[0].startswith("--"):
             raise DockerfileError(f"COPY {rest}: one source and one target are known, and only --from")
         source, target = base / words[0].lstrip("/"), self._inside(words[1])

@@ -89,7 +89,7 @@ def closure(requirements: Sequence[str]) -> set[str]:
     return {name for name, _ in seen}
 
 
-def _requirements() -> list[str]:
+def requirements() -> list[str]:
     """Return what the controller requires directly, from pyproject.toml: installed metadata may be older."""
     project = tomllib.loads((PROJECT / "pyproject.toml").read_text())["project"]
     return [*project["dependencies"], *project["optional-dependencies"][EXTRA]]
@@ -97,7 +97,7 @@ def _requirements() -> list[str]:
 
 def _dependencies(cache: Path, progress: Callable[[str], None]) -> Path:
     """Return a folder of the locked wheels, downloaded at most once for one set of pins."""
-    pins = locked(closure(_requirements()), (PROJECT / "requirements.lock").read_text())
+    pins = locked(closure(requirements()), (PROJECT / "requirements.lock").read_text())
     platform = f"{sys.implementation.cache_tag}-{os.uname().machine}"
     key = hashlib.sha256(f"{platform}\n{pins}".encode()).hexdigest()[:16]
     folder = _folder(cache) / f"wheels-{key}"
