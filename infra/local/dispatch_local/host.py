@@ -1,0 +1,250 @@
+"""What a cluster takes from the host: a network link, cgroups, and a few programs of the distribution."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from dispatch_local.errors import LocalError, MissingError
+from dispatch_local.layout import INDEXES, NETWORK_PREFIX, SERVICE_ADDRESS, Addresses, Layout
+
+# Command or file to look for, and the Debian package that brings it.
+BASE_PACKAGES = {"ip": "iproute2", "unshare": "util-linux", "nsenter": "util-linux", "mount": "mount"}
+NODE_PACKAGES = {
+    "containerd": "containerd",
+    "ctr": "containerd",
+    "runc": "runc",
+    "/usr/lib/cni/bridge": "containernetworking-plugins",
+}
+SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+CGROUPS = Path("/sys/fs/cgroup")
+
+
+def run(*command: str, stdin: str | None = None) -> str:
+    """Run a command of the system and return its output; LocalError with what it said if it fails."""
+    done = subprocess.run(
+        command,
+        input=stdin,
+        capture_output=True,
+        text=True,
+        check=False,
+        env=os.environ | {"PATH": SYSTEM_PATH, "LC_ALL": "C.UTF-8"},
+    )
+    if done.returncode:
+        said = (done.stderr.strip() or done.stdout.strip())[-2000:]
+        raise LocalError(f"`{' '.join(command)}` failed (exit {done.returncode}): {said}")
+    return done.stdout
+
+
+def require_root(what: str) -> None:
+    """MissingError unless we are root."""
+    if os.geteuid() != 0:
+        raise MissingError(
+            f"{what} needs root: the cluster runs in network, mount and PID namespaces of its own and its "
+            f"node in cgroups. You are user id {os.geteuid()}. Run the same with sudo or as root; "
+            "only `build` works without."
+        )
+
+
+def ensure_packages(wanted: Mapping[str, str], say: Callable[[str], None]) -> None:
+    """Install the Debian packages whose command or file is missing; MissingError if that cannot be done."""
+    missing = sorted({package for what, package in wanted.items() if not _there(what)})
+    if not missing:
+        return
+    by_hand = f"apt-get install --no-install-recommends {' '.join(missing)}"
+    apt = shutil.which("apt-get", path=SYSTEM_PATH)
+    if apt is None or os.geteuid() != 0:
+        why = "there is no apt-get here" if apt is None else "only root may install them"
+        raise MissingError(f"These Debian packages are missing: {' '.join(missing)} ({why}). As root: {by_hand}")
+    say(f"installing Debian packages: {' '.join(missing)}")
+    environment = os.environ | {"PATH": SYSTEM_PATH, "DEBIAN_FRONTEND": "noninteractive"}
+    for arguments in (["update"], ["install", "--yes", "--no-install-recommends", *missing]):
+        done = subprocess.run(
+            [apt, "--quiet", *arguments],
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+            stdin=subprocess.DEVNULL,
+        )
+        # A failed update is no reason to stop: the lists on the machine may do.
+        if done.returncode and arguments[0] == "install":
+            raise MissingError(f"`{by_hand}` failed: {done.stderr.strip()[-1500:]}")
+
+
+def _there(what: str) -> bool:
+    return Path(what).exists() if what.startswith("/") else shutil.which(what, path=SYSTEM_PATH) is not None
+
+
+# --- network ---------------------------------------------------------------------------------------------
+
+
+def _links() -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = json.loads(run("ip", "-json", "link", "show"))
+    return found
+
+
+def claim_link(layout: Layout) -> Addresses:
+    """Make a link with the lowest number that clashes with nothing on this machine.
+
+    The kernel lets one caller make an interface of a name, so two clusters never get the same number.
+    """
+    taken = {link["ifname"] for link in _links()}
+    for index in INDEXES:
+        addresses = Addresses(index)
+        if addresses.interface in taken or _routed(addresses):
+            continue
+        try:
+            run("ip", "link", "add", addresses.interface, "type", "veth", "peer", "name", _peer(addresses))
+        except LocalError as error:
+            if "File exists" in str(error):
+                continue
+            raise
+        run("ip", "link", "set", addresses.interface, "alias", layout.alias)
+        run("ip", "address", "add", f"{addresses.host}/30", "dev", addresses.interface)
+        run("ip", "link", "set", addresses.interface, "up")
+        return addresses
+    raise LocalError(f"all {len(INDEXES)} networks {NETWORK_PREFIX}.N.0/30 are in use on this machine")
+
+
+def _peer(addresses: Addresses) -> str:
+    return f"{addresses.interface}c"
+
+
+def _routed(addresses: Addresses) -> bool:
+    """Whether the host already reaches the link's network by something better than its default route."""
+    routes = json.loads(run("ip", "-json", "route", "show", "to", "match", addresses.cluster) or "[]")
+    return any(route["dst"] != "default" for route in routes)
+
+
+def give_link(addresses: Addresses, pid: int) -> None:
+    """Move the cluster's end of the link into its network namespace and set up the addresses there."""
+    run("ip", "link", "set", _peer(addresses), "netns", str(pid), "name", "eth0")
+    # The service address of the API server lies on the loopback interface: it serves on all addresses, so
+    # pods reach it there without kube-proxy.
+    inside = f"address add {addresses.cluster}/30 dev eth0\nlink set eth0 up\naddress add {SERVICE_ADDRESS}/32 dev lo\n"
+    run("nsenter", "--target", str(pid), "--net", "ip", "-batch", "-", stdin=inside)
+
+
+def remove_links(layout: Layout) -> None:
+    """Remove the cluster's interfaces, known by their alias; those of others stay."""
+    for link in _links():
+        if link.get("ifalias") == layout.alias:
+            try:
+                run("ip", "link", "delete", link["ifname"])
+            except LocalError:
+                # With the last process of the network namespace the kernel removes the link by itself.
+                if link["ifname"] in {each["ifname"] for each in _links()}:
+                    raise
+
+
+def has_links(layout: Layout) -> bool:
+    """Whether an interface of the cluster is there."""
+    return any(link.get("ifalias") == layout.alias for link in _links())
+
+
+# --- cgroups ---------------------------------------------------------------------------------------------
+
+
+def hierarchies() -> list[Path]:
+    """Mount points of all cgroup hierarchies: one with version 2 alone, a dozen with version 1."""
+    points = []
+    for line in Path("/proc/self/mounts").read_text().splitlines():
+        _, point, kind, *_ = line.split()
+        if kind in {"cgroup", "cgroup2"} and Path(point).is_relative_to(CGROUPS):
+            points.append(Path(point))
+    if not points:
+        raise MissingError(f"No cgroup hierarchy is mounted under {CGROUPS}; the cluster needs one.")
+    return points
+
+
+def create_cgroups(layout: Layout) -> list[Path]:
+    """Make the cluster's cgroup in every hierarchy; returns the files that take a process in."""
+    files = []
+    for hierarchy in hierarchies():
+        directory = hierarchy / layout.cgroup
+        directory.mkdir(exist_ok=True)
+        for file in ("cpuset.mems", "cpuset.cpus"):
+            # Version 1 takes no process into a cpuset that has no processors or memory yet.
+            if (hierarchy / "cpuset.sched_load_balance").exists():
+                (directory / file).write_text((hierarchy / file).read_text())
+        if (hierarchy / "cgroup.subtree_control").exists():
+            _delegate(hierarchy)
+        files.append(directory / "cgroup.procs")
+    return files
+
+
+def _delegate(hierarchy: Path) -> None:
+    """Version 2: hand the controllers of the top down to the cluster's cgroup."""
+    for controller in (hierarchy / "cgroup.controllers").read_text().split():
+        (hierarchy / "cgroup.subtree_control").write_text(f"+{controller}")
+
+
+def memory(layout: Layout) -> dict[int, int]:
+    """Resident bytes of the cluster's processes, by their ids in its PID namespace."""
+    found = {}
+    for pid in cgroup_processes(layout):
+        try:
+            lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        values = dict(line.split(":", 1) for line in lines)
+        if "VmRSS" in values:
+            found[int(values["NSpid"].split()[-1])] = int(values["VmRSS"].split()[0]) * 1024
+    return found
+
+
+def end_processes(layout: Layout) -> bool:
+    """End what is in the cluster's cgroups; whether there was anything. Being in there is what makes a
+    process ours: process ids get used again, membership does not.
+    """
+    found = cgroup_processes(layout)
+    for pid in found:
+        try:
+            descriptor = os.pidfd_open(pid)
+        except ProcessLookupError:
+            continue
+        try:
+            if pid in cgroup_processes(layout):
+                signal.pidfd_send_signal(descriptor, signal.SIGKILL)
+        except ProcessLookupError:
+            continue
+        finally:
+            os.close(descriptor)
+    return bool(found)
+
+
+def has_cgroups(layout: Layout) -> bool:
+    """Whether a cgroup of the cluster is there."""
+    return any((hierarchy / layout.cgroup).exists() for hierarchy in hierarchies())
+
+
+def cgroup_processes(layout: Layout) -> set[int]:
+    """Processes in the cluster's cgroups, whoever started them."""
+    found: set[int] = set()
+    for hierarchy in hierarchies():
+        for directory, _, files in os.walk(hierarchy / layout.cgroup):
+            if "cgroup.procs" in files:
+                with contextlib.suppress(OSError):
+                    text = (Path(directory) / "cgroup.procs").read_text()
+                    found.update(int(pid) for pid in text.split())
+    return found
+
+
+def remove_cgroups(layout: Layout) -> bool:
+    """Remove the cluster's cgroups, children first; whether all are gone.
+
+    The kernel refuses for a moment after the last process has ended.
+    """
+    for hierarchy in hierarchies():
+        for directory, _, _ in os.walk(hierarchy / layout.cgroup, topdown=False):
+            with contextlib.suppress(OSError):
+                Path(directory).rmdir()
+    return not has_cgroups(layout)

@@ -1,0 +1,145 @@
+"""The programs of a cluster with their arguments, and how to tell that each is ready."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dispatch_local import node, programs
+from dispatch_local.configuration import HEALTH_PORTS
+from dispatch_local.control import Part
+from dispatch_local.host import SYSTEM_PATH
+from dispatch_local.layout import KWOK_POD_RANGE, REAL_NODE, SERVICE_RANGE, Addresses, Layout
+
+MANAGERS = ("jobset", "trainer", "kueue")
+CONTROL_PLANE = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler")
+NODE = ("containerd", "kubelet")
+# In the order in which they start.
+ALL = (*CONTROL_PLANE, *MANAGERS, "kwok", *NODE)
+
+
+@dataclass(frozen=True)
+class Definition:
+    """A part and the address on which it answers 200 once it is ready; none: told in another way."""
+
+    part: Part
+    ready: str | None = None
+
+
+def define(layout: Layout, addresses: Addresses) -> dict[str, Definition]:
+    """All parts by name."""
+    pki, configuration = layout.pki, layout.configuration
+    serving = (f"--tls-cert-file={pki / 'tls.crt'}", f"--tls-private-key-file={pki / 'tls.key'}")
+
+    def kubeconfig(name: str) -> str:
+        return f"--kubeconfig={configuration / name}.kubeconfig"
+
+    def manager(name: str, binary: str, *more: str, **environment: str) -> Definition:
+        arguments = (f"--config={configuration / name}.yaml", kubeconfig(name), *more)
+        health = f"http://{addresses.cluster}:{HEALTH_PORTS[name]}/readyz"
+        return define_part(name, _built(binary), *arguments, ready=health, **environment)
+
+    def define_part(
+        name: str, program: str, *arguments: str, ready: str | None = None, **environment: str
+    ) -> Definition:
+        base = {"PATH": SYSTEM_PATH, "HOME": str(layout.data), "TMPDIR": str(layout.data / "tmp")}
+        part = Part(name, (program, *arguments), base | environment, str(layout.logs / f"{name}.log"))
+        return Definition(part, ready)
+
+    definitions = [
+        define_part(
+            "etcd",
+            _built("etcd"),
+            "--name=dispatch",
+            f"--data-dir={layout.data / 'etcd'}",
+            "--listen-client-urls=http://127.0.0.1:2379",
+            "--advertise-client-urls=http://127.0.0.1:2379",
+            "--listen-peer-urls=http://127.0.0.1:2380",
+            "--initial-advertise-peer-urls=http://127.0.0.1:2380",
+            "--initial-cluster=dispatch=http://127.0.0.1:2380",
+            f"--listen-metrics-urls=http://{addresses.cluster}:2381",
+            # The cluster lives no longer than its processes: nothing has to survive a power cut.
+            "--unsafe-no-fsync",
+            "--log-level=warn",
+            ready=f"http://{addresses.cluster}:2381/readyz",
+        ),
+        define_part(
+            "kube-apiserver",
+            _built("kube-apiserver"),
+            "--etcd-servers=http://127.0.0.1:2379",
+            "--bind-address=0.0.0.0",
+            "--secure-port=443",
+            f"--advertise-address={addresses.cluster}",
+            f"--service-cluster-ip-range={SERVICE_RANGE}",
+            *serving,
+            f"--client-ca-file={pki / 'ca.crt'}",
+            f"--token-auth-file={pki / 'tokens.csv'}",
+            "--authorization-mode=Node,RBAC",
+            "--enable-admission-plugins=NodeRestriction",
+            "--service-account-issuer=https://kubernetes.default.svc",
+            f"--service-account-key-file={pki / 'service-account.pub'}",
+            f"--service-account-signing-key-file={pki / 'service-account.key'}",
+            f"--kubelet-certificate-authority={pki / 'ca.crt'}",
+            f"--kubelet-client-certificate={pki / 'kubelet-client.crt'}",
+            f"--kubelet-client-key={pki / 'kubelet-client.key'}",
+            "--kubelet-preferred-address-types=InternalIP",
+            "--allow-privileged=true",
+            f"--audit-policy-file={configuration / 'audit.yaml'}",
+            f"--audit-log-path={layout.audit_log}",
+            # One file, never rotated: tests read it from its first line.
+            "--audit-log-maxsize=100000",
+            "--profiling=false",
+            ready=f"{addresses.server}/readyz",
+        ),
+        define_part(
+            "kube-controller-manager",
+            _built("kube-controller-manager"),
+            kubeconfig("kube-controller-manager"),
+            "--bind-address=0.0.0.0",
+            *serving,
+            "--use-service-account-credentials",
+            f"--service-account-private-key-file={pki / 'service-account.key'}",
+            f"--root-ca-file={pki / 'ca.crt'}",
+            "--leader-elect=false",
+            ready=f"https://{addresses.cluster}:10257/healthz",
+        ),
+        define_part(
+            "kube-scheduler",
+            _built("kube-scheduler"),
+            kubeconfig("kube-scheduler"),
+            "--bind-address=0.0.0.0",
+            *serving,
+            "--leader-elect=false",
+            ready=f"https://{addresses.cluster}:10259/readyz",
+        ),
+        manager("jobset", "jobset"),
+        # Trainer looks for its webhook certificate under the directory for temporary files, nowhere else.
+        manager("trainer", "trainer-controller-manager", TMPDIR=str(configuration)),
+        # The visibility server wants certificates and an APIService; nothing here uses it.
+        manager("kueue", "kueue", "--feature-gates=VisibilityOnDemand=false"),
+        define_part(
+            "kwok",
+            _built("kwok"),
+            kubeconfig("kwok"),
+            f"--config={configuration / 'kwok.yaml'}",
+            "--manage-all-nodes=false",
+            "--manage-nodes-with-annotation-selector=kwok.x-k8s.io/node=fake",
+            f"--cidr={KWOK_POD_RANGE}",
+            f"--node-ip={addresses.cluster}",
+        ),
+        define_part("containerd", "/usr/bin/containerd", f"--config={configuration / 'containerd.toml'}"),
+        define_part(
+            "kubelet",
+            _built("kubelet"),
+            kubeconfig("kubelet"),
+            f"--config={configuration / 'kubelet.yaml'}",
+            f"--root-dir={layout.data / 'kubelet'}",
+            f"--hostname-override={REAL_NODE}",
+            f"--node-ip={addresses.cluster}",
+            f"--node-labels={node.labels()}",
+        ),
+    ]
+    return {definition.part.name: definition for definition in definitions}
+
+
+def _built(name: str) -> str:
+    return str(programs.binary(name))

@@ -1,0 +1,264 @@
+"""Starting a cluster: from nothing to "ready", in the order that dependencies allow."""
+
+from __future__ import annotations
+
+import base64
+import http
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Collection, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+
+from dispatch_local import configuration, control, host, manifests, node, parts, waiting
+from dispatch_local.api import Api, Object, has_condition, object_path
+from dispatch_local.errors import LocalError
+from dispatch_local.layout import KWOK_TAINT, NODE_LABEL, REAL_NODE, Addresses, Layout
+from dispatch_local.manifests import RELEASES
+
+LOG_LINES = 25
+
+
+@dataclass
+class Startup:
+    """One start of one cluster. Raises LocalError with the part's last words; cleans nothing up."""
+
+    layout: Layout
+    say: Callable[[str], None]
+    with_node: bool
+    kwok_nodes: int
+    without: Collection[str]
+    images: Sequence[Path]
+    _began: float = field(default_factory=time.monotonic)
+    _definitions: dict[str, parts.Definition] = field(default_factory=dict)
+    _started: set[str] = field(default_factory=set)
+
+    def run(self) -> None:
+        """Start everything; returns when the cluster is ready for any object."""
+        layout = self.layout
+        for directory in (layout.logs, layout.data, layout.data / "tmp"):
+            directory.mkdir()
+        write_state(layout, {"ready": False})
+        addresses = host.claim_link(layout)
+        token = configuration.write(layout, addresses)
+        self._definitions = parts.define(layout, addresses)
+        pid = self._namespaces(addresses)
+        self._start("etcd", "kube-apiserver")
+        with ThreadPoolExecutor(2) as pool:
+            loading: Future[None] | None = None
+            if self.with_node:
+                self._start("containerd")
+                loading = pool.submit(self._load_images, pid)
+            api = Api(addresses.server, layout.pki / "ca.crt", token)
+            # Reading the YAML takes as long as the API server's start.
+            ca_bundle = base64.b64encode((layout.pki / "ca.crt").read_bytes()).decode()
+            releases = [release for release in RELEASES if release.group not in self.without]
+            crds = [crd for release in releases for crd in manifests.crds(release, ca_bundle)]
+            rbac = [each for release in (*releases, manifests.KWOK) for each in manifests.rbac(release)]
+            self._ready("kube-apiserver")
+            self._start("kube-controller-manager", "kube-scheduler")
+            self._apply_base(api, releases, crds, rbac)
+            self._say_ready("API server with Kueue's, JobSet's and Trainer's kinds")
+            if self.with_node:
+                self._start("kubelet")
+            self._start(*(manager for manager in parts.MANAGERS if manager not in self.without), "kwok")
+            self._nodes(api)
+            self._managers(api, releases, ca_bundle)
+            self._say_ready(f"{', '.join(release.group for release in releases)} with their webhooks")
+            if loading is not None:
+                loading.result()
+            self._await_rest(api)
+        write_state(layout, {"ready": True, "index": addresses.index, "node": self.with_node, "token": token})
+
+    def _namespaces(self, addresses: Addresses) -> int:
+        """Start the init process in namespaces and cgroups of its own; returns its process id."""
+        layout = self.layout
+        files = host.create_cgroups(layout)
+        spawn_init(layout, files)
+
+        def still() -> None:
+            if not host.cgroup_processes(layout) and not layout.control.exists():
+                raise LocalError(f"the namespaces could not be set up:\n{self._tail('init')}")
+
+        waiting.until("the init process of the cluster", lambda: _listens(layout), still)
+        pid = control.peer(layout.control)
+        host.give_link(addresses, pid)
+        return pid
+
+    def _start(self, *names: str) -> None:
+        for name in names:
+            control.call(self.layout.control, "start", part=self._definitions[name].part.to_json())
+            self._started.add(name)
+
+    def _alive(self) -> None:
+        """Raise if a part has ended: at this stage it will end again."""
+        status = control.call(self.layout.control, "status")["parts"]
+        for name, each in status.items():
+            if each["starts"] > 1 or not each["pid"]:
+                raise LocalError(
+                    f"{name} ended with {each['exit']} while the cluster was starting. "
+                    f"The end of its log:\n{self._tail(name)}"
+                )
+
+    def _tail(self, name: str) -> str:
+        return tail(self.layout.logs / f"{name}.log", LOG_LINES)
+
+    def _until(self, name: str, what: str, check: Callable[[], bool | str]) -> None:
+        try:
+            waiting.until(what, check, self._alive)
+        except waiting.NotInTimeError as error:
+            raise LocalError(f"{error}. The end of the log of {name}:\n{self._tail(name)}") from error
+
+    def _ready(self, *names: str) -> None:
+        for name in names:
+            url = self._definitions[name].ready
+            assert url is not None, name
+            check = partial(waiting.answers, url, self.layout.pki / "ca.crt")
+            self._until(name, f"{name} ready", check)
+
+    def _apply_base(
+        self,
+        api: Api,
+        releases: Sequence[manifests.Release],
+        crds: Sequence[Object],
+        rbac: Sequence[Object],
+    ) -> None:
+        api.apply_all(
+            {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": release.namespace}} for release in releases
+        )
+        api.apply_all([*crds, *rbac])
+        # Kueue and Trainer end at once if a kind they watch is not there yet.
+        for crd in crds:
+            path = object_path(crd)
+            self._until(
+                "kube-apiserver",
+                f"{crd['metadata']['name']} established",
+                partial(has_condition, api, path, "Established"),
+            )
+
+    def _managers(self, api: Api, releases: Sequence[manifests.Release], ca_bundle: str) -> None:
+        self._ready(*(release.group for release in releases))
+        # Kueue's last, so that seeing them work proves the others: the API server takes them in order.
+        for release in sorted(releases, key=lambda each: each is manifests.KUEUE):
+            for document in manifests.webhooks(release, ca_bundle):
+                api.apply(document)
+        if manifests.KUEUE in releases:
+            self._until("kueue", "Kueue's webhooks in force", lambda: _kueue_webhooks_work(api))
+
+    def _nodes(self, api: Api) -> None:
+        api.apply_all(kwok_node(index) for index in range(self.kwok_nodes))
+
+    def _await_rest(self, api: Api) -> None:
+        self._ready("kube-controller-manager", "kube-scheduler")
+        # Without it the first pod would be refused.
+        account = "/api/v1/namespaces/default/serviceaccounts/default"
+        self._until("kube-controller-manager", "the default ServiceAccount", lambda: api.get(account) is not None)
+        nodes = [("kwok", f"kwok-{index}") for index in range(self.kwok_nodes)]
+        if self.with_node:
+            nodes.append(("kubelet", REAL_NODE))
+        for part, name in nodes:
+            path = f"/api/v1/nodes/{name}"
+            self._until(
+                part,
+                f"node {name} ready",
+                partial(has_condition, api, path, "Ready"),
+            )
+        self._say_ready(f"nodes {', '.join(name for _, name in nodes)}")
+
+    def _load_images(self, pid: int) -> None:
+        waiting.until("containerd's socket", lambda: listens(self.layout.containerd_socket), self._alive)
+        for tar in self.images:
+            node.load_image(pid, str(self.layout.containerd_socket), str(tar))
+
+    def _say_ready(self, what: str) -> None:
+        self.say(f"  {time.monotonic() - self._began:4.1f} s  {what}")
+
+
+def write_state(layout: Layout, state: Object) -> None:
+    """Write the state file as a whole or not at all; only its owner may read it."""
+    temporary = layout.state.with_suffix(".tmp")
+    temporary.touch(mode=0o600)
+    temporary.write_text(json.dumps(state) + "\n")
+    temporary.rename(layout.state)
+
+
+def tail(file: Path, lines: int) -> str:
+    """The last lines of a file that may not exist."""
+    if not file.exists():
+        return "(no log)"
+    with file.open("rb") as stream:
+        size = stream.seek(0, 2)
+        stream.seek(max(0, size - 400 * lines))
+        return "\n".join(stream.read().decode(errors="replace").splitlines()[-lines:])
+
+
+def _kueue_webhooks_work(api: Api) -> bool:
+    """Whether Kueue changes and refuses what it should; nothing is stored."""
+    flavor: Object = {
+        "apiVersion": "kueue.x-k8s.io/v1beta2",
+        "kind": "ResourceFlavor",
+        "metadata": {"name": "dispatch-local-probe"},
+    }
+    path = "/apis/kueue.x-k8s.io/v1beta2/resourceflavors?dryRun=All"
+    status, body = api.request("POST", path, flavor)
+    if status != http.HTTPStatus.CREATED or not json.loads(body)["metadata"].get("finalizers"):
+        return False
+    status, _ = api.request("POST", path, flavor | {"spec": {"nodeLabels": {"not a label": "x"}}})
+    return status != http.HTTPStatus.CREATED
+
+
+def kwok_node(index: int) -> Object:
+    """A node that KWOK keeps Ready; only pods that tolerate its taint land on it."""
+    name = f"kwok-{index}"
+    resources = {"cpu": "64", "memory": "256Gi", "pods": "1000", "nvidia.com/gpu": "8"}
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {
+            "name": name,
+            "labels": {
+                NODE_LABEL: "kwok",
+                "kubernetes.io/hostname": name,
+                "kubernetes.io/os": "linux",
+                "kubernetes.io/arch": "amd64",
+            },
+            "annotations": {"kwok.x-k8s.io/node": "fake"},
+        },
+        "spec": {"taints": [{"key": KWOK_TAINT, "value": "true", "effect": "NoSchedule"}]},
+        "status": {"capacity": resources, "allocatable": resources},
+    }
+
+
+def spawn_init(layout: Layout, cgroup_files: Sequence[Path]) -> None:
+    """Start the init process in the cluster's cgroups, in a session of its own and not as a child of ours.
+
+    When this returns the new process is in the cgroups: while they are empty, it has ended.
+    """
+    enter = 'while [ "$1" != -- ]; do echo $$ >"$1" || exit; shift; done; shift; exec setsid --fork "$@"'
+    namespaces = ("--net", "--mount", "--pid", "--cgroup", "--fork", "--kill-child", "--mount-proc")
+    init = (sys.executable, "-m", "dispatch_local.init", layout.name)
+    with (layout.logs / "init.log").open("ab") as log:
+        subprocess.run(
+            ["sh", "-c", enter, "enter", *map(str, cgroup_files), "--", "unshare", *namespaces, *init],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            check=False,
+        )
+
+
+def _listens(layout: Layout) -> bool:
+    return listens(layout.control)
+
+
+def listens(path: Path) -> bool:
+    """Whether somebody listens on a Unix socket."""
+    try:
+        control._connected(path).close()
+    except OSError:
+        return False
+    return True
