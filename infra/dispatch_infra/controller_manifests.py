@@ -118,7 +118,8 @@ def service(args: ControllerArgs) -> Manifest:
     return {
         "apiVersion": "v1",
         "kind": "Service",
-        "metadata": _metadata(args),
+        # Nothing stands on it, and Pulumi would watch a Service for ten seconds before it calls it done.
+        "metadata": _metadata(args) | {"annotations": {"pulumi.com/skipAwait": "true"}},
         "spec": {
             "selector": SELECTOR,
             "ports": [{"name": PORT_NAME, "port": PORT, "targetPort": PORT_NAME, "protocol": "TCP"}],
