@@ -62,7 +62,7 @@ class Played:
 
 
 def start() -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "dispatch_local.demo", "--name", NAME]
+    command = [sys.executable, "-m", "dispatch_local", "--name", NAME, "demo"]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
 
@@ -116,6 +116,7 @@ def test_tells_the_story(played: Played) -> None:
         "check dispatch is Pending",
         "A=2: I was given this admission count",
         "resuming after epoch",
+        "FENCED, nothing written: a checkpoint of A=2 is there; this execution was given A=1",
         "Take it all down with",
     ):
         assert said in played.output

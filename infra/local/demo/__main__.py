@@ -76,7 +76,7 @@ def common(name: str, env: Mapping[str, str]) -> dict[str, Any]:
         "runtime": "dispatch-demo",
         "image": IMAGE,
         "resources_per_node": {"cpu": "500m", "memory": "128Mi"},
-        "env": {"TRAIN_CHECKPOINT_EVERY": "10", **env},
+        "env": {"TRAIN_CHECKPOINT_EVERY": "15", **env},
         "priority_class": f"demo-{name}",
         "labels": {"dispatch.local/demo": name},
     }
@@ -87,7 +87,7 @@ ready = pulumi.ResourceOptions(depends_on=[runtime])
 # The usual case: one resource that starts, records and opens.
 patient = GatedJob(
     "patient",
-    **common("patient", {"TRAIN_EPOCHS": "200", "TRAIN_EPOCH_SECONDS": "0.25", "TRAIN_GRACE_SECONDS": "35"}),
+    **common("patient", {"TRAIN_EPOCHS": "140", "TRAIN_EPOCH_SECONDS": "0.25", "TRAIN_GRACE_SECONDS": "30"}),
     opts=ready,
 )
 

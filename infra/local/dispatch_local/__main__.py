@@ -14,6 +14,7 @@ from rich.table import Table
 from dispatch_local import build as building
 from dispatch_local import programs
 from dispatch_local.cluster import IMAGES, KWOK_NODES, Cluster
+from dispatch_local.demo.command import demo_command
 from dispatch_local.errors import LocalError, NotUpError
 
 INTERRUPTED = 130
@@ -33,7 +34,7 @@ def _say(line: str) -> None:
 @click.option("--name", default="dispatch", show_default=True, help="Which cluster.")
 @click.pass_context
 def cli(context: click.Context, name: str) -> None:
-    """A throwaway Kubernetes cluster on this machine, with Kueue, JobSet and Trainer; no Docker."""
+    """Run a throwaway Kubernetes cluster on this machine, with Kueue, JobSet and Trainer; no Docker."""
     context.obj = Cluster(name, _say)
 
 
@@ -125,6 +126,9 @@ def build(only: tuple[str, ...], force: bool, table: bool) -> None:
     else:
         for name in names:
             _say(f"{name}: {programs.group(name).path}")
+
+
+cli.add_command(demo_command)
 
 
 def _terminate(_number: int, _frame: FrameType | None) -> None:

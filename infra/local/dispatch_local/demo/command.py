@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import signal
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-from types import FrameType
 
 import click
 from rich.console import Console
@@ -21,6 +17,7 @@ from dispatch_local.errors import LocalError
 
 STYLES = {"patient": "cyan", "urgent": "magenta", "": "green"}
 INTERRUPTED = 130
+PLAIN_WIDTH = 120
 
 
 class Teller:
@@ -28,6 +25,8 @@ class Teller:
 
     def __init__(self) -> None:
         self._console = Console(highlight=False, soft_wrap=True)
+        if not self._console.is_terminal:
+            self._console = Console(highlight=False, soft_wrap=True, width=PLAIN_WIDTH)
         self._began = time.monotonic()
 
     def clock(self) -> float:
@@ -59,44 +58,30 @@ class Teller:
 
 
 @click.command("demo")
-@click.option("--name", default="demo", show_default=True, help="Name of the cluster it plays on.")
-def demo_command(name: str) -> None:
-    """Play the whole story on a fresh local cluster, which stays up afterwards."""
+@click.pass_obj
+def demo_command(cluster: Cluster) -> None:
+    """Play the whole story on a fresh cluster of this name, which stays up afterwards (root)."""
     teller = Teller()
-    play = Play(Stage(name, teller.progress), teller.line, teller.clock)
-    down = f"python -m dispatch_local --name {name} down"
+    stage = Stage(cluster.name, teller.progress)
+    play = Play(stage, teller.line, teller.clock)
+    down = f"python -m dispatch_local --name {cluster.name} down"
     try:
-        with _termination_interrupts():
-            play.perform()
+        play.perform()
     except KeyboardInterrupt:
         click.echo("\nInterrupted: taking the demo's cluster down.", err=True)
-        Cluster(name, teller.progress).down()
+        stage.cluster.down()
         raise SystemExit(INTERRUPTED) from None
     except LocalError as error:
         click.echo(f"\nThe demo failed. {error}", err=True)
-        if Cluster(name).is_up():
+        if cluster.is_up():
             click.echo(f"The cluster is still up, for a look at it. Take it down with: {down}", err=True)
         raise SystemExit(error.exit_code) from None
     teller.summary(play.story)
     click.echo(
         "Each execution had a higher A than the last, and none began before the last was over.\n"
-        f"Everything is still up: export KUBECONFIG={Cluster(name).kubeconfig}\n"
+        f"Everything is still up: export KUBECONFIG={cluster.kubeconfig}\n"
         f"Take it all down with: {down}"
     )
-
-
-@contextmanager
-def _termination_interrupts() -> Iterator[None]:
-    """Treat SIGTERM as Ctrl-C: whoever ends us wants no cluster left."""
-
-    def interrupt(_number: int, _frame: FrameType | None) -> None:
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGTERM, interrupt)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 def _minutes(seconds: float) -> str:

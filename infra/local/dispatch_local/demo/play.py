@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 from queue import Empty, SimpleQueue
 
-from dispatch_local.demo.stage import Project, Stage
+from dispatch_local.demo.stage import LATE_POD, NAMESPACE, Project, Stage, late_pod
 from dispatch_local.demo.story import Job, Line, Story
-from dispatch_local.demo.watching import Fact, Reader, Watching, watch_record
+from dispatch_local.demo.watching import Fact, Server, Watching, watch_record
 from dispatch_local.errors import LocalError
 
 # Facts of several watches arrive out of order; for so long they are gathered and put in the order of versions.
@@ -31,6 +31,7 @@ class Play:
         self.story = Story(self._tell, clock)
         self._facts: SimpleQueue[Fact] = SimpleQueue()
         self._followed: set[str] = set()
+        self._server: Server | None = None
         self._watching: Watching | None = None
         self._stopped = threading.Event()
 
@@ -42,30 +43,42 @@ class Play:
         try:
             self._scene("`pulumi up` in infra/: the controller, its AdmissionCheck, a queue with room for one job")
             self._up(installation)
-            self._scene("`pulumi up` of the example: two jobs, the urgent one stays closed for now")
-            self._up(example)
-            self._await(
-                "both jobs recorded", 30, lambda: all(self._job(each).recorded for each in ("patient", "urgent"))
-            )
-            self._await(
-                "the patient job trains: a checkpoint", 120, lambda: self._said("patient", 0, "checkpoint written")
-            )
-            self._scene("the urgent job is opened: `pulumi config set openUrgent true && pulumi up`")
-            example.config["dispatch-demo:openUrgent"] = True
-            self._up(example)
-            self._await("the urgent job is complete", 120, lambda: self._job("urgent").ended == "Complete")
-            self._await("the patient job runs again", 180, lambda: self._said("patient", 1, "resuming"))
-            self._await("the patient job is complete", 180, lambda: self._job("patient").ended == "Complete")
-            self._await("its second pod says that it is trained", 60, lambda: self._said("patient", 1, "trained"))
-            self._await("all pods are over", 60, lambda: len(self._job("patient").done) == 2)
+            self._both_run(example)
+            self._fence()
         finally:
             self._stopped.set()
             if self._watching is not None:
                 self._watching.stop()
         self._check()
 
+    def _both_run(self, example: Project) -> None:
+        """Two jobs, a preemption, a second execution."""
+        self._scene("`pulumi up` of the example: two jobs, the urgent one stays closed for now")
+        self._up(example)
+        self._await("both jobs recorded", 30, lambda: all(self._job(each).recorded for each in ("patient", "urgent")))
+        self._await("the patient job trains: a checkpoint", 120, lambda: self._said("patient", 0, "checkpoint written"))
+        self._scene("the urgent job is opened: `pulumi config set openUrgent true && pulumi up`")
+        example.config["dispatch-demo:openUrgent"] = True
+        self._up(example)
+        self._await("the urgent job is complete", 120, lambda: self._job("urgent").ended == "Complete")
+        self._await("the patient job runs again", 180, lambda: self._said("patient", 1, "resuming"))
+        self._await("the patient job is complete", 180, lambda: self._job("patient").ended == "Complete")
+        self._await("its second pod says that it is trained", 60, lambda: self._said("patient", 1, "trained"))
+        self._await("all pods are over", 60, lambda: len(self._job("patient").done) == 2)
+
+    def _fence(self) -> None:
+        """Show what A is for: an execution that should be over cannot harm the one that replaced it."""
+        assert self._server is not None
+        assert self._watching is not None
+        self._scene("what A is for: the same program on the same checkpoints, as if A=1 had come back")
+        self._server.create(f"/api/v1/namespaces/{NAMESPACE}/pods", late_pod(self._job("patient").ulid))
+        self._watching.follow(NAMESPACE, LATE_POD)
+        said = self.story.others.setdefault(LATE_POD, [])
+        self._await("the late execution is fenced", 60, lambda: any("FENCED" in line for line in said))
+
     def _watch(self) -> None:
-        self._watching = Watching(Reader(self._stage.cluster.kubeconfig), self._facts)
+        self._server = Server(self._stage.cluster.kubeconfig)
+        self._watching = Watching(self._server, self._facts)
         self._watching.start()
         arguments = (self._stage.state, self._facts, self._stopped)
         threading.Thread(target=watch_record, args=arguments, daemon=True).start()
@@ -84,7 +97,8 @@ class Play:
         """Tell facts until `happened()`, for at most `seconds`."""
         end = time.monotonic() + seconds
         while not happened():
-            if time.monotonic() > end:
+            failed = any(job.ended == "Failed" for job in self.story.jobs.values())
+            if failed or time.monotonic() > end:
                 seen = "\n".join(f"  {line.job or '-'}: {line.text}" for line in self._told[-SHOWN:])
                 raise UnexpectedError(f"expected within {seconds:g} s: {expected}. Seen last:\n{seen}")
             for fact in self._gather():

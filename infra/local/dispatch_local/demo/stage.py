@@ -18,6 +18,7 @@ from dispatch_local.errors import LocalError
 
 STACK = "demo"
 NAMESPACE, QUEUE = "demo", "training"
+LATE_POD = "late-execution"
 INFRA = paths.LOCAL.parent
 EXAMPLE = paths.LOCAL / "demo"
 INTERRUPT_SECONDS = 20.0
@@ -117,6 +118,31 @@ class Stage:
         for project in (installation, example):
             project.create()
         return installation, example
+
+
+def late_pod(ulid: str) -> dict[str, Any]:
+    """Return a pod that is what an execution with A=1 would be that Kubernetes had lost sight of, and that returns.
+
+    The same program on the same checkpoints; it belongs to no job, so nothing of the gates keeps it away.
+    """
+    env = {"DISPATCH_ADMISSION_COUNT": "1", "DISPATCH_ULID": ulid}
+    return {
+        "metadata": {"name": LATE_POD},
+        "spec": {
+            "restartPolicy": "Never",
+            "automountServiceAccountToken": False,
+            "nodeSelector": {"dispatch.local/node": "real"},
+            "containers": [
+                {
+                    "name": "node",
+                    "image": images.reference("training"),
+                    "env": [{"name": name, "value": value} for name, value in env.items()],
+                    "volumeMounts": [{"name": "checkpoints", "mountPath": "/checkpoints"}],
+                }
+            ],
+            "volumes": [{"name": "checkpoints", "hostPath": {"path": "/run/dispatch-demo/checkpoints"}}],
+        },
+    }
 
 
 def _installation() -> dict[str, Any]:

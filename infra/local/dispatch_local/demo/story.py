@@ -49,6 +49,7 @@ class Job:
     name: str
     uid: str
     namespace: str
+    ulid: str = ""
     recorded: bool = False
     pods_when_recorded: int | None = None
     opened: bool = False
@@ -70,6 +71,8 @@ class Story:
 
     def __init__(self, say: Callable[[Line], None], clock: Callable[[], float]) -> None:
         self.jobs: dict[str, Job] = {}
+        self.others: dict[str, list[str]] = {}
+        """What pods said that belong to no job."""
         self._say, self._clock = say, clock
         self._by_name: dict[str, Job] = {}
 
@@ -90,9 +93,9 @@ class Story:
             title = seen.meta.labels.get(LABEL)
             if title is None or change == "DELETED":
                 return
-            job = self.jobs[title] = self._by_name[seen.meta.name] = Job(
-                title, seen.meta.name, seen.meta.uid, seen.meta.namespace
-            )
+            ulid = seen.meta.labels.get(names.ULID_LABEL, "")
+            job = Job(title, seen.meta.name, seen.meta.uid, seen.meta.namespace, ulid)
+            self.jobs[title] = self._by_name[seen.meta.name] = job
             self._say(Line(title, f"started: TrainJob {job.name}"))
             self._say(Line(title, f"  {_closed(seen)}, A={seen.count}, uid {job.uid}"))
         if not seen.gates.ours and not job.opened:
@@ -122,7 +125,7 @@ class Story:
         evicted = seen.conditions.get("Evicted")
         if evicted is not None and evicted.status == "True" and not _true(before, "Evicted"):
             job.evicted = evicted.reason
-            self._say(Line(job.title, f"evicted, {evicted.reason}: {evicted.message}", loud=True))
+            self._say(Line(job.title, f"evicted, {evicted.reason}: {evicted.message.split(';')[0]}", loud=True))
         if seen.reserved and not (before and before.reserved):
             queue = text(seen.raw, "status", "admission", "clusterQueue")
             self._say(Line(job.title, f"quota reserved in ClusterQueue {queue}"))
@@ -167,11 +170,14 @@ class Story:
             self._say(Line(job.title, f"pod {name} is gone"))
 
     def _log(self, _change: str, body: Object) -> None:
+        pod, said = str(body["pod"]), str(body["text"])
         for job in self.jobs.values():
-            run = job.executions.get(str(body["pod"]))
-            if run is not None:
-                run.said.append(str(body["text"]))
-                self._say(Line(job.title, f"its pod says: {body['text']}"))
+            if pod in job.executions:
+                job.executions[pod].said.append(said)
+                self._say(Line(job.title, f"its pod says: {said}"))
+                return
+        self.others.setdefault(pod, []).append(said)
+        self._say(Line("", f"pod {pod} says: {said}", loud=True))
 
 
 def _closed(job: TrainJob) -> str:

@@ -39,8 +39,8 @@ class Fact:
     body: Object
 
 
-class Reader:
-    """Streams of lines from the API server that a kubeconfig with a token names."""
+class Server:
+    """The API server that a kubeconfig with a token names, as streams of lines."""
 
     def __init__(self, kubeconfig: Path) -> None:
         content = yaml.safe_load(kubeconfig.read_text())
@@ -51,11 +51,7 @@ class Reader:
 
     def lines(self, path: str) -> Iterator[bytes]:
         """Yield the lines of the answer to GET `path`; raise OSError or HTTPException where there is none."""
-        host = self._address.hostname or ""
-        connection = http.client.HTTPSConnection(
-            host, self._address.port or 443, context=self._context, timeout=SILENCE_SECONDS
-        )
-        with closing(connection):
+        with closing(self._connection()) as connection:
             connection.request("GET", path, headers=self._headers)
             answer = connection.getresponse()
             if answer.status != http.HTTPStatus.OK:
@@ -63,12 +59,29 @@ class Reader:
             while line := answer.readline():
                 yield line
 
+    def create(self, path: str, body: Object) -> None:
+        """Create one object; raise OSError or HTTPException where that was not done."""
+        with closing(self._connection()) as connection:
+            headers = {**self._headers, "Content-Type": "application/json"}
+            connection.request("POST", path, json.dumps(body), headers)
+            answer = connection.getresponse()
+            if answer.status != http.HTTPStatus.CREATED:
+                raise http.client.HTTPException(f"{answer.status} to {path}: {answer.read(300)!r}")
+
+    def _connection(self) -> http.client.HTTPSConnection:
+        return http.client.HTTPSConnection(
+            self._address.hostname or "",
+            self._address.port or 443,
+            context=self._context,
+            timeout=SILENCE_SECONDS,
+        )
+
 
 class Watching:
     """All watches of one story. Threads are daemons: they end with the process, or once `stop` was called."""
 
-    def __init__(self, reader: Reader, facts: SimpleQueue[Fact]) -> None:
-        self._reader, self._facts = reader, facts
+    def __init__(self, server: Server, facts: SimpleQueue[Fact]) -> None:
+        self._server, self._facts = server, facts
         self._stopped = threading.Event()
 
     def start(self) -> None:
@@ -91,12 +104,12 @@ class Watching:
     def _watch(self, kind: str, path: str, query: Mapping[str, str]) -> None:
         while not self._stopped.is_set():
             try:
-                listed = json.loads(b"".join(self._reader.lines(f"{path}?{urlencode(query)}")))
+                listed = json.loads(b"".join(self._server.lines(f"{path}?{urlencode(query)}")))
                 for item in listed["items"]:
                     self._facts.put(Fact(kind, "ADDED", item))
                 since = {"watch": "true", "resourceVersion": listed["metadata"]["resourceVersion"]}
                 since["timeoutSeconds"] = str(WATCH_SECONDS)
-                for line in self._reader.lines(f"{path}?{urlencode({**query, **since})}"):
+                for line in self._server.lines(f"{path}?{urlencode({**query, **since})}"):
                     event = json.loads(line)
                     if event["type"] == "ERROR":
                         break
@@ -109,7 +122,7 @@ class Watching:
         seen = 0
         while not self._stopped.is_set():
             try:
-                for number, line in enumerate(self._reader.lines(path)):
+                for number, line in enumerate(self._server.lines(path)):
                     if number >= seen:
                         text = line.decode(errors="replace").rstrip()
                         self._facts.put(Fact("log", "ADDED", {"pod": pod, "text": text}))
