@@ -70,7 +70,7 @@ class Api:
             raise
 
     def get(self, path: str) -> Object | None:
-        """The object at `path`, None if there is none."""
+        """Return the object at `path`, None if there is none."""
         status, body = self.request("GET", path)
         if status == http.HTTPStatus.NOT_FOUND:
             return None
@@ -109,14 +109,14 @@ class Api:
 
 
 def object_path(document: Object) -> str:
-    """The address of an object on the API server."""
+    """Return the address of an object on the API server."""
     metadata = document["metadata"]
     collection = _PATHS[document["kind"]].format(namespace=metadata.get("namespace", ""))
     return f"{collection}/{quote(metadata['name'])}"
 
 
 def has_condition(api: Api, path: str, kind: str) -> bool | str:
-    """True if the object at `path` has this condition with status True, what it has if not."""
+    """Return True if the object at `path` has this condition with status True, what it has if not."""
     found = api.get(path)
     # The API server shows "conditions: null" for an object without any.
     conditions = ((found or {}).get("status") or {}).get("conditions") or []

@@ -168,7 +168,7 @@ def ensure(names: Sequence[str], say: Callable[[str], None], force: bool = False
 
 
 def table(groups: Sequence[Group]) -> str:
-    """A Markdown table of what is in the cache: versions, sizes, and the seconds the build took."""
+    """Return a Markdown table of what is in the cache: versions, sizes, and the seconds the build took."""
     lines = ["| programs | version | size | build |", "|---|---|---|---|"]
     for group in groups:
         record = json.loads((group.path / "build.json").read_text())

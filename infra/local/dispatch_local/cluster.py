@@ -15,7 +15,7 @@ from dispatch_local import build, control, host, node, parts, paths, programs, w
 from dispatch_local.errors import LocalError, NotUpError
 from dispatch_local.layout import Addresses, Layout
 from dispatch_local.locks import directory_lock
-from dispatch_local.startup import Startup, listens, tail
+from dispatch_local.startup import Startup, tail
 
 IMAGES = ("pause", "training", "controller")
 KWOK_NODES = 2
@@ -76,7 +76,7 @@ class Cluster:
 
     def is_up(self) -> bool:
         """Whether the cluster is up: it started completely and its init process lives."""
-        return bool(self._state().get("ready")) and listens(self._layout.control)
+        return bool(self._state().get("ready")) and control.listens(self._layout.control) is True
 
     def _state(self) -> dict[str, Any]:
         try:
@@ -135,7 +135,7 @@ class Cluster:
         return self._layout.logs
 
     def log_tail(self, part: str, lines: int) -> str:
-        """The last lines of a part's log."""
+        """Return the last lines of a part's log."""
         return tail(self._layout.logs / f"{part}.log", lines)
 
     def load_image(self, tar: Path) -> None:
@@ -152,7 +152,7 @@ class Cluster:
         return os.pathsep.join(str(programs.group(name).path / "bin") for name in programs.PULUMI_GROUPS)
 
     def pulumi_env(self, state_dir: Path) -> dict[str, str]:
-        """The environment in which `pulumi` works offline on this cluster, its state under `state_dir`."""
+        """Return the environment in which `pulumi` works offline, its state under `state_dir`."""
         build.ensure(programs.PULUMI_GROUPS, self._say)
         backend = state_dir / "backend"
         backend.mkdir(parents=True, exist_ok=True)

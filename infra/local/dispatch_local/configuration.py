@@ -68,7 +68,7 @@ def _yaml(layout: Layout, file: str, documents: Iterable[Object]) -> None:
 
 
 def audit_policy() -> Object:
-    """Writes and reads of what the product is about with their bodies; nothing of what only makes noise."""
+    """Return the policy: writes to what the product is about with their bodies, and no mere noise."""
     with_bodies: list[dict[str, Any]] = [
         {"group": "trainer.kubeflow.org"},
         {"group": "kueue.x-k8s.io"},
@@ -114,7 +114,7 @@ def audit_policy() -> Object:
 
 
 def _manager(layout: Layout, release: Release) -> Object:
-    """The released configuration, changed where a manager outside a pod needs it."""
+    """Return the released configuration, changed where a manager outside a pod needs it."""
     result = manifests.configuration(release)
     result["health"] = {"healthProbeBindAddress": f":{HEALTH_PORTS[release.group]}"}
     # Health is asked from the host; webhooks only by the API server, over the loopback interface.
@@ -133,7 +133,7 @@ def _manager(layout: Layout, release: Release) -> Object:
 
 
 def kwok_pod_stages() -> list[Object]:
-    """What happens to pods on KWOK nodes: they run at once, run for ever, and end when deleted.
+    """Return what happens to pods on KWOK nodes: they run at once, run on, and end when deleted.
 
     A pod annotated `dispatch.local/hold: "true"` is left alone, so that a test can put it in any phase. As
     with a real kubelet a deleted pod first reports that its containers have ended, and finalizers are

@@ -55,6 +55,15 @@ def peer(control: Path) -> int:
     return pid
 
 
+def listens(path: Path) -> bool | str:
+    """Return True if somebody listens on the Unix socket `path`, what was seen if not."""
+    try:
+        _connected(path).close()
+    except OSError as error:
+        return f"{path}: {error}"
+    return True
+
+
 def _connected(control: Path) -> socket.socket:
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     connection.settimeout(TIMEOUT_SECONDS)

@@ -22,7 +22,7 @@ class Go:
     version: str
 
     def environment(self) -> dict[str, str]:
-        """The caller's environment without what would change the build: workspaces, flags, other targets."""
+        """Return the caller's environment without what would change the build: workspaces, flags, other targets."""
         kept = {
             key: value
             for key, value in os.environ.items()
@@ -53,7 +53,7 @@ class Go:
 
 
 def needed() -> str:
-    """The oldest Go that all our modules accept: the highest `go` line of their go.mod files."""
+    """Return the oldest Go that all our modules accept: the highest `go` line of their go.mod files."""
     found: list[str] = re.findall(
         r"^go (\d+\.\d+(?:\.\d+)?)$",
         "\n".join(file.read_text() for file in paths.MODULES.glob("*/go.mod")),
@@ -67,7 +67,7 @@ def _numbers(version: str) -> tuple[int, ...]:
 
 
 def find() -> Go:
-    """The Go command on PATH; MissingError says which version is needed and where it comes from."""
+    """Return the Go command on PATH; MissingError says which version is needed and where it comes from."""
     advice = (
         f"Go {needed()} or newer is needed to build the local cluster's programs: install it from "
         "https://go.dev/dl/ (or your distribution, if its package is new enough), put its bin directory on "

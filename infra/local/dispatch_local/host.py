@@ -202,8 +202,9 @@ def memory(layout: Layout) -> dict[int, int]:
 
 
 def end_processes(layout: Layout) -> bool:
-    """End what is in the cluster's cgroups; whether there was anything. Being in there is what makes a
-    process ours: process ids get used again, membership does not.
+    """End what is in the cluster's cgroups and return whether there was anything.
+
+    Being in there is what makes a process ours: process ids get used again, membership does not.
     """
     found = cgroup_processes(layout)
     for pid in found:
@@ -227,7 +228,7 @@ def has_cgroups(layout: Layout) -> bool:
 
 
 def cgroup_processes(layout: Layout) -> set[int]:
-    """Processes in the cluster's cgroups, whoever started them."""
+    """Return the processes in the cluster's cgroups, whoever started them."""
     found: set[int] = set()
     for hierarchy in hierarchies():
         for directory, _, files in os.walk(hierarchy / layout.cgroup):

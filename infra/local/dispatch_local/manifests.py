@@ -81,7 +81,7 @@ _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 def crds(release: Release, ca_bundle: str) -> list[Object]:
-    """The CustomResourceDefinitions, with a conversion webhook where the release has one that is used."""
+    """Return the CustomResourceDefinitions, with a conversion webhook where the release uses one."""
     directory = release.directory / release.crds
     bases = directory / "bases"
     found = [
@@ -128,7 +128,7 @@ def rbac(release: Release) -> list[Object]:
 
 
 def webhooks(release: Release, ca_bundle: str) -> list[Object]:
-    """The webhook configurations, calling the manager's port on the loopback interface."""
+    """Return the webhook configurations, calling the manager's port on the loopback interface."""
     documents = load(release.directory / "webhook" / "manifests.yaml")
     for document in documents:
         kind = "mutating" if document["kind"].startswith("Mutating") else "validating"
@@ -145,7 +145,7 @@ def webhooks(release: Release, ca_bundle: str) -> list[Object]:
 
 
 def configuration(release: Release) -> Object:
-    """The manager's configuration file as released, to be changed only where it must be."""
+    """Return the manager's configuration file as released, to be changed only where it must be."""
     return load(release.directory / "manager" / "controller_manager_config.yaml")[0]
 
 
@@ -161,7 +161,7 @@ def _client_config(release: Release, path: str, ca_bundle: str) -> Object:
 
 
 def _installed(release: Release, document: Object) -> Object:
-    """What `namespace` and `namePrefix` of the release's kustomization do."""
+    """Do what `namespace` and `namePrefix` of the release's kustomization would do."""
     result = copy.deepcopy(document)
     result["metadata"]["name"] = release.prefix + result["metadata"]["name"]
     result["metadata"].pop("namespace", None)
@@ -181,7 +181,7 @@ def _installed(release: Release, document: Object) -> Object:
 
 
 def _json_patch(document: Object, operations: Iterable[Mapping[str, Any]]) -> None:
-    """The part of RFC 6902 that these releases use: replace, and add of a key."""
+    """Do the part of RFC 6902 that these releases use: replace, and add of a key."""
     for operation in operations:
         assert operation["op"] in {"replace", "add"}, operation
         *parents, last = operation["path"].lstrip("/").split("/")

@@ -124,5 +124,5 @@ def load_image(pid: int, socket: str, tar: str) -> None:
 
 
 def labels() -> str:
-    """The node's labels as kubelet takes them."""
+    """Return the node's labels as kubelet takes them."""
     return f"{NODE_LABEL}=real"

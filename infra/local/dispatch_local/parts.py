@@ -126,7 +126,12 @@ def define(layout: Layout, addresses: Addresses) -> dict[str, Definition]:
             f"--cidr={KWOK_POD_RANGE}",
             f"--node-ip={addresses.cluster}",
         ),
-        define_part("containerd", "/usr/bin/containerd", f"--config={configuration / 'containerd.toml'}"),
+        define_part(
+            "containerd",
+            "/usr/bin/containerd",
+            f"--config={configuration / 'containerd.toml'}",
+            ready=f"unix:{layout.containerd_socket}",
+        ),
         define_part(
             "kubelet",
             _built("kubelet"),
@@ -136,6 +141,7 @@ def define(layout: Layout, addresses: Addresses) -> dict[str, Definition]:
             f"--hostname-override={REAL_NODE}",
             f"--node-ip={addresses.cluster}",
             f"--node-labels={node.labels()}",
+            ready=f"http://{addresses.cluster}:10248/healthz",
         ),
     ]
     return {definition.part.name: definition for definition in definitions}

@@ -45,7 +45,7 @@ class User:
 
 
 def service_account(namespace: str, name: str) -> User:
-    """The user that pods of this ServiceAccount are, groups included."""
+    """Return the user that pods of this ServiceAccount are, groups included."""
     return User(
         f"system:serviceaccount:{namespace}:{name}",
         ("system:serviceaccounts", f"system:serviceaccounts:{namespace}"),
@@ -61,7 +61,7 @@ class Authority:
 
     @classmethod
     def create(cls) -> Authority:
-        """A new authority."""
+        """Make a new authority."""
         key = ec.generate_private_key(ec.SECP256R1())
         # Not the name of any certificate it issues: that would pass for self-signed.
         name = _name("dispatch-local authority")
@@ -124,7 +124,7 @@ def _pem(certificate: x509.Certificate) -> bytes:
 
 
 def private_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
-    """The key in the form that Go and OpenSSL read."""
+    """Return the key in the form that Go and OpenSSL read."""
     return key.private_bytes(
         serialization.Encoding.PEM,
         serialization.PrivateFormat.PKCS8,

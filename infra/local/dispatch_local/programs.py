@@ -186,7 +186,7 @@ PULUMI_GROUPS = ("pulumi", "pulumi-python", "pulumi-kubernetes")
 
 @cache
 def group(name: str) -> Group:
-    """The group of that name; KeyError if there is none."""
+    """Return the group of that name; KeyError if there is none."""
     for candidate in GROUPS:
         if candidate.name == name:
             return candidate

@@ -84,7 +84,7 @@ class Startup:
             if not host.cgroup_processes(layout) and not layout.control.exists():
                 raise LocalError(f"the namespaces could not be set up:\n{self._tail('init')}")
 
-        waiting.until("the init process of the cluster", lambda: _listens(layout), still)
+        waiting.until("the init process of the cluster", lambda: control.listens(layout.control), still)
         pid = control.peer(layout.control)
         host.give_link(addresses, pid)
         return pid
@@ -170,7 +170,7 @@ class Startup:
         self._say_ready(f"nodes {', '.join(name for _, name in nodes)}")
 
     def _load_images(self, pid: int) -> None:
-        waiting.until("containerd's socket", lambda: listens(self.layout.containerd_socket), self._alive)
+        waiting.until("containerd's socket", lambda: control.listens(self.layout.containerd_socket), self._alive)
         for tar in self.images:
             node.load_image(pid, str(self.layout.containerd_socket), str(tar))
 
@@ -187,7 +187,7 @@ def write_state(layout: Layout, state: Object) -> None:
 
 
 def tail(file: Path, lines: int) -> str:
-    """The last lines of a file that may not exist."""
+    """Return the last lines of a file that may not exist."""
     if not file.exists():
         return "(no log)"
     with file.open("rb") as stream:
@@ -212,7 +212,7 @@ def _kueue_webhooks_work(api: Api) -> bool:
 
 
 def kwok_node(index: int) -> Object:
-    """A node that KWOK keeps Ready; only pods that tolerate its taint land on it."""
+    """Return a node that KWOK keeps Ready; only pods that tolerate its taint land on it."""
     name = f"kwok-{index}"
     resources = {"cpu": "64", "memory": "256Gi", "pods": "1000", "nvidia.com/gpu": "8"}
     return {
@@ -249,16 +249,3 @@ def spawn_init(layout: Layout, cgroup_files: Sequence[Path]) -> None:
             stderr=log,
             check=False,
         )
-
-
-def _listens(layout: Layout) -> bool:
-    return listens(layout.control)
-
-
-def listens(path: Path) -> bool:
-    """Whether somebody listens on a Unix socket."""
-    try:
-        control._connected(path).close()
-    except OSError:
-        return False
-    return True

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from dispatch_local import control
 from dispatch_local.errors import LocalError
 
 
@@ -44,7 +45,12 @@ def until(
 
 
 def answers(url: str, ca: Path) -> bool | str:
-    """True if a GET of `url` is answered with 200, what else was seen if not."""
+    """Return True if a GET of `url` is answered with 200, what else was seen if not.
+
+    Of "unix:PATH" it is enough that somebody listens there.
+    """
+    if url.startswith("unix:"):
+        return control.listens(Path(url.removeprefix("unix:")))
     address = urlsplit(url)
     assert address.hostname
     connection: http.client.HTTPConnection
