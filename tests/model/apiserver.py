@@ -1,0 +1,322 @@
+"""A small model of the API server, and of what runs an operation against it one request at a time.
+
+`State` is never changed: `apply` takes one and a request, and gives the next one and the reply. What it keeps to:
+a version that grows with every change, conflicts by version and UID, the status apart from the rest, writes that
+change nothing keep the version, deletion with finalizers, watches from a log of changes.
+
+`ApiServer` holds the current state, lets a test interfere around each request, and records what was asked.
+`Process` is one operation under way, to be moved on by one request, stalled, or crashed.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, Generic, NamedTuple, TypeVar
+
+from dispatch_gates.contract import names
+from dispatch_gates.contract.names import Resource
+from dispatch_gates.contract.objects import JsonObject, dig, text
+from dispatch_gates.requests import (
+    WRITES,
+    AlreadyExistsError,
+    ApiError,
+    Changes,
+    ConflictError,
+    Create,
+    Delete,
+    ExpiredError,
+    Get,
+    List,
+    Listing,
+    NotFoundError,
+    Operation,
+    Pause,
+    Replace,
+    ReplaceStatus,
+    Request,
+    Watch,
+)
+
+T = TypeVar("T")
+
+KINDS: Final = {found.kind: found for found in vars(names).values() if isinstance(found, Resource)}
+
+
+class Key(NamedTuple):
+    """Where an object is."""
+
+    resource: Resource
+    namespace: str
+    name: str
+
+
+class Change(NamedTuple):
+    """One entry of the log that watches read: the object as it then was, or as it last was."""
+
+    version: int
+    key: Key
+    body: JsonObject
+    deleted: bool
+
+
+@dataclass(frozen=True)
+class State:
+    """All that the API server knows. Objects in it are never changed; the log may have been cut at `compacted`."""
+
+    objects: Mapping[Key, JsonObject] = field(default_factory=dict)
+    version: int = 100
+    log: tuple[Change, ...] = ()
+    compacted: int = 0
+
+    def get(self, key: Key) -> JsonObject:
+        """Return an object, or raise `NotFoundError`."""
+        if key not in self.objects:
+            raise NotFoundError(f"{key.resource} {key.name!r} not found", status=404)
+        return self.objects[key]
+
+    def store(self, key: Key, body: JsonObject) -> State:
+        """Write an object as a new version of itself."""
+        version = self.version + 1
+        body = copy.deepcopy(body)
+        body["metadata"]["resourceVersion"] = str(version)
+        change = Change(version, key, body, deleted=False)
+        return replace(self, objects={**self.objects, key: body}, version=version, log=(*self.log, change))
+
+    def remove(self, key: Key) -> State:
+        """Take an object away."""
+        version = self.version + 1
+        body = copy.deepcopy(self.get(key))
+        body["metadata"]["resourceVersion"] = str(version)
+        objects = {other: kept for other, kept in self.objects.items() if other != key}
+        return replace(self, objects=objects, version=version, log=(*self.log, Change(version, key, body, True)))
+
+
+def apply(state: State, request: Request) -> tuple[State, Any]:
+    """Carry out one request; raise an `ApiError` where the API server would answer with one."""
+    match request:
+        case Get(resource, namespace, name):
+            return state, copy.deepcopy(state.get(Key(resource, namespace, name)))
+        case List(resource, namespace, selector):
+            found = [
+                copy.deepcopy(body)
+                for key, body in sorted(state.objects.items(), key=lambda item: item[0][1:])
+                if key.resource == resource and namespace in ("", key.namespace) and matches(body, selector)
+            ]
+            return state, Listing(tuple(found), str(state.version))
+        case Watch():
+            return state, _watch(state, request)
+        case Create(resource, body):
+            return _create(state, resource, body)
+        case Replace(resource, body) | ReplaceStatus(resource, body):
+            return _update(state, resource, body, status=isinstance(request, ReplaceStatus))
+        case Delete():
+            return _delete(state, request), None
+        case Pause():
+            return state, None
+
+
+def matches(body: JsonObject, selector: str) -> bool:
+    """Whether an object's labels match a selector of `key=value` and `key`, joined by commas."""
+    labels = dig(body, "metadata", "labels") or {}
+    terms = [term.partition("=") for term in selector.split(",") if term]
+    return all(key in labels and (not equals or labels[key] == value) for key, equals, value in terms)
+
+
+def _watch(state: State, request: Watch) -> Changes:
+    since = int(request.resource_version)
+    if since < state.compacted:
+        raise ExpiredError(f"too old resource version: {since}", status=410)
+    for version, key, body, deleted in state.log:
+        wanted = key.resource == request.resource and request.namespace in ("", key.namespace)
+        if version > since and wanted and request.name in ("", key.name) and matches(body, request.selector):
+            return Changes(((copy.deepcopy(body), deleted),), request.seconds)
+    return Changes((), 0.0)
+
+
+def _create(state: State, resource: Resource, body: JsonObject) -> tuple[State, JsonObject]:
+    key = Key(resource, text(body, "metadata", "namespace") or "", str(text(body, "metadata", "name")))
+    if key in state.objects:
+        raise AlreadyExistsError(f"{resource} {key.name!r} already exists", status=409)
+    stored = copy.deepcopy(body)
+    stored.pop("status", None)
+    stored["metadata"].update(uid=f"uid-{state.version + 1}", generation=1, creationTimestamp="2026-01-01T00:00:00Z")
+    state = state.store(key, stored)
+    return state, copy.deepcopy(state.objects[key])
+
+
+def _update(state: State, resource: Resource, body: JsonObject, *, status: bool) -> tuple[State, JsonObject]:
+    key = Key(resource, text(body, "metadata", "namespace") or "", str(text(body, "metadata", "name")))
+    before = state.get(key)
+    for field_name in ("uid", "resourceVersion"):
+        if text(body, "metadata", field_name) != text(before, "metadata", field_name):
+            raise ConflictError(f"{resource} {key.name!r}: the object has been modified", status=409)
+    after = copy.deepcopy(before if status else body)
+    kept = body if status else before
+    after.pop("status", None)
+    if "status" in kept:
+        after["status"] = copy.deepcopy(kept["status"])
+    for field_name in ("generation", "deletionTimestamp", "creationTimestamp"):
+        after["metadata"].pop(field_name, None)
+        if field_name in before["metadata"]:
+            after["metadata"][field_name] = before["metadata"][field_name]
+    if after.get("spec") != before.get("spec"):
+        after["metadata"]["generation"] = before["metadata"].get("generation", 1) + 1
+    if after == before:
+        return state, copy.deepcopy(before)  # the API server stores nothing, and the version stays
+    state = state.store(key, after)
+    stored = copy.deepcopy(state.objects[key])
+    if after["metadata"].get("deletionTimestamp") and not after["metadata"].get("finalizers"):
+        state = state.remove(key)
+    return state, stored
+
+
+def _delete(state: State, request: Delete) -> State:
+    key = Key(request.resource, request.namespace, request.name)
+    metadata = state.get(key)["metadata"]
+    if (metadata["uid"], metadata["resourceVersion"]) != (request.uid, request.resource_version):
+        raise ConflictError(f"{request.resource} {request.name!r}: the precondition does not hold", status=409)
+    if not metadata.get("finalizers"):
+        return state.remove(key)
+    if metadata.get("deletionTimestamp"):
+        return state
+    doomed = copy.deepcopy(state.objects[key])
+    doomed["metadata"]["deletionTimestamp"] = "2026-01-01T00:30:00Z"
+    return state.store(key, doomed)
+
+
+class Crash(BaseException):
+    """Raised by a hook: the process that sent the request is gone at this moment."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One request that was carried out or refused, with the object before it and the reply or error after it."""
+
+    request: Request
+    before: JsonObject | None
+    reply: Any
+
+
+class ApiServer:
+    """The current state, and the hooks around each request.
+
+    `before(request)` may change the world, or raise what the request is then answered with. `after(request,
+    reply)` may do the same once the request was applied: `UnreachableError` loses the reply, `Crash` ends the
+    process. `idle(request)` moves the world on while a watch waits, and says whether it did.
+    """
+
+    def __init__(self, *objects: JsonObject) -> None:
+        self.state = State()
+        self.before: Callable[[Request], None] = lambda _: None
+        self.after: Callable[[Request, Any], None] = lambda _, __: None
+        self.idle: Callable[[Watch], bool] = lambda _: False
+        self.entries: list[Entry] = []
+        for body in objects:
+            self.put(body)
+
+    def key(self, body: JsonObject) -> Key:
+        """Return where an object belongs."""
+        return Key(KINDS[body["kind"]], text(body, "metadata", "namespace") or "", body["metadata"]["name"])
+
+    def put(self, body: JsonObject) -> None:
+        """Store an object as somebody else's write, status and all."""
+        self.state = self.state.store(self.key(body), body)
+
+    def read(self, resource: Resource, name: str, namespace: str = "team") -> JsonObject:
+        """Return a copy of an object, past the hooks."""
+        return copy.deepcopy(self.state.get(Key(resource, namespace, name)))
+
+    def has(self, resource: Resource, name: str, namespace: str = "team") -> bool:
+        """Whether there is such an object."""
+        return Key(resource, namespace, name) in self.state.objects
+
+    def edit(
+        self, resource: Resource, name: str, change: Callable[[JsonObject], object], namespace: str = "team"
+    ) -> None:
+        """Change an object in place as somebody else's write; nothing is stored where nothing changes."""
+        body = self.read(resource, name, namespace)
+        change(body)
+        if body != self.read(resource, name, namespace):
+            self.put(body)
+
+    def remove(self, resource: Resource, name: str, namespace: str = "team") -> None:
+        """Take an object away as somebody else's deletion."""
+        self.state = self.state.remove(Key(resource, namespace, name))
+
+    def send(self, request: Request) -> Any:
+        """Carry out one request, hooks and all."""
+        before = None
+        if isinstance(request, Replace | ReplaceStatus):
+            before = self.state.objects.get(self.key(request.body))
+        try:
+            self.before(request)
+            while True:
+                self.state, reply = apply(self.state, request)
+                if not isinstance(request, Watch) or reply.events or not self.idle(request):
+                    break
+        except ApiError as error:
+            self.entries.append(Entry(request, before, error))
+            raise
+        self.entries.append(Entry(request, before, reply))
+        self.after(request, reply)
+        return reply
+
+    def run(self, operation: Operation[T]) -> T:
+        """Run an operation to its end."""
+        return Process(self, operation).finish()
+
+    @property
+    def requests(self) -> list[Request]:
+        """All requests so far, in order."""
+        return [entry.request for entry in self.entries]
+
+    @property
+    def writes(self) -> list[Entry]:
+        """The writes that were applied, in order."""
+        done = [entry for entry in self.entries if not isinstance(entry.reply, ApiError)]
+        return [entry for entry in done if isinstance(entry.request, WRITES)]
+
+
+_RUNNING: Final = object()
+
+
+class Process(Generic[T]):
+    """An operation under way: `pending` is the request that it sends next, None once it has ended."""
+
+    def __init__(self, server: ApiServer, operation: Operation[T]) -> None:
+        self._server = server
+        self._operation = operation
+        self._result: Any = _RUNNING
+        self.pending: Request | None = None
+        self._advance(lambda: next(operation))
+
+    def step(self) -> None:
+        """Send the pending request and go on to the next one; a `Crash` ends the process and is raised."""
+        assert self.pending is not None, "the operation has ended"
+        request, self.pending = self.pending, None
+        try:
+            reply = self._server.send(request)
+        except ApiError as error:
+            thrown = error
+            self._advance(lambda: self._operation.throw(thrown))
+        except Crash:
+            self._operation.close()
+            raise
+        else:
+            self._advance(lambda: self._operation.send(reply))
+
+    def finish(self) -> T:
+        """Go on to the end; return the operation's result, or raise its error."""
+        while self.pending is not None:
+            self.step()
+        assert self._result is not _RUNNING, "the operation ended without a result"
+        result: T = self._result
+        return result
+
+    def _advance(self, move: Callable[[], Request]) -> None:
+        try:
+            self.pending = move()
+        except StopIteration as end:
+            self._result = end.value

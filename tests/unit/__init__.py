@@ -1,0 +1,1 @@
+"""Tests of single parts, without a cluster, grouped by promise."""
