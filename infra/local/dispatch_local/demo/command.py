@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 import time
 
 import click
@@ -64,7 +66,8 @@ def demo_command(cluster: Cluster) -> None:
     teller = Teller()
     stage = Stage(cluster.name, teller.progress)
     play = Play(stage, teller.line, teller.clock)
-    down = f"python -m dispatch_local --name {cluster.name} down"
+    python = os.path.relpath(sys.executable)
+    down = f"{python} -m dispatch_local --name {cluster.name} down"
     try:
         play.perform()
     except KeyboardInterrupt:

@@ -119,18 +119,19 @@ class Watching:
                 self._stopped.wait(RETRY_SECONDS)
 
     def _log(self, pod: str, path: str) -> None:
-        seen = 0
-        while not self._stopped.is_set():
+        """Read a log until it is all there: an early end or 404 also means a kubelet that knows the pod too little."""
+        seen, whole = 0, False
+        while not whole and not self._stopped.is_set():
+            before = seen
             try:
                 for number, line in enumerate(self._server.lines(path)):
                     if number >= seen:
                         text = line.decode(errors="replace").rstrip()
                         self._facts.put(Fact("log", "ADDED", {"pod": pod, "text": text}))
                         seen = number + 1
-                return
+                whole = seen == before > 0
             except http.client.HTTPException as error:
-                if str(error).startswith("404"):
-                    return
+                whole = seen > 0 and str(error).startswith("404")
             except OSError:
                 pass
             self._stopped.wait(RETRY_SECONDS)
