@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import shutil
 import tarfile
 from pathlib import Path
@@ -149,10 +150,19 @@ def test_the_controllers_wheels_know_no_pulumi() -> None:
 
 def test_a_cached_image_is_returned_as_it_is(tmp_path: Path) -> None:
     first = images.build(tmp_path, ["pause"], print)["pause"]
-    made = first.stat().st_mtime_ns
+    made = first.stat().st_ino
     again = images.build(tmp_path, ["pause"], lambda text: pytest.fail(f"made again: {text}"))["pause"]
-    assert (again, again.stat().st_mtime_ns) == (first, made)
+    assert (again, again.stat().st_ino) == (first, made)
     assert images.reference("pause") == "dispatch.local/pause:1"
+
+
+def test_only_the_last_used_files_of_an_image_are_kept(tmp_path: Path) -> None:
+    old = [tmp_path / f"pause-{number}.tar" for number in range(8)]
+    for age, file in enumerate(old):
+        file.touch()
+        os.utime(file, (age, age))
+    made = images.build(tmp_path, ["pause"], print)["pause"]
+    assert set(tmp_path.glob("*.tar")) == {made, *old[-images.KEPT + 1 :]}
 
 
 def test_the_controllers_reference_follows_its_content() -> None:

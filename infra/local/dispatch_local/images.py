@@ -32,6 +32,7 @@ CODE = [Path(__file__).with_name(f"{module}.py") for module in ("images", "oci",
 TRAIN = LOCAL / "demo" / "train.py"
 DOCKERFILE = wheels.PROJECT / "controller" / "Dockerfile"
 
+KEPT = 6  # files of one image, the most recently used
 RELEASE = "bookworm"
 BASE_IMAGE = "dispatch.local/python:3.11"
 # usr-is-merged stands in for usrmerge, which brings all of Perl.
@@ -92,6 +93,7 @@ def _cached(cache: Path, name: str, file_name: str, progress: Progress) -> Path:
     """Return the file `file_name` of the cache, made by the maker of `name` if it is not there."""
     target = cache / file_name
     if target.exists():
+        target.touch()
         return target
     # The lock is on the folder it is made in: what a killed process left there is nobody's, and goes.
     with directory_lock(cache / f".{name}"):
@@ -104,6 +106,10 @@ def _cached(cache: Path, name: str, file_name: str, progress: Progress) -> Path:
         with tempfile.TemporaryDirectory(dir=cache / f".{name}") as scratch:
             made = MAKERS[name](cache, Path(scratch), progress)
             made.rename(target)
+        # Every change of the sources makes another controller: only what was used last is kept.
+        files = sorted(cache.glob(f"{name}-*.tar"), key=lambda file: file.stat().st_mtime, reverse=True)
+        for old in files[KEPT:]:
+            old.unlink()
     return target
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -21,7 +22,7 @@ NAMESPACE, QUEUE = "demo", "training"
 LATE_POD = "late-execution"
 INFRA = paths.LOCAL.parent
 EXAMPLE = paths.LOCAL / "demo"
-INTERRUPT_SECONDS = 20.0
+INIT_SECONDS, INTERRUPT_SECONDS = 120.0, 20.0
 TAIL_LINES = 30
 
 
@@ -44,23 +45,30 @@ class Project:
         self.folder.mkdir(parents=True)
         for name in ("Pulumi.yaml", "__main__.py"):
             (self.folder / name).symlink_to(self.source / name)
-        done = self._start("stack", "init", STACK)
-        if done.wait():
-            raise LocalError(self._failed("pulumi stack init", done.returncode))
+        self._run(lambda running: running.wait(INIT_SECONDS), "stack", "init", STACK)
 
     def up(self, wait: Callable[[Callable[[], bool]], None]) -> None:
         """Run `pulumi up`; `wait(ended)` returns once `ended()` says so. Whatever it raises ends `pulumi` too."""
         settings = self.folder / f"Pulumi.{STACK}.yaml"
         content = yaml.safe_load(settings.read_text()) if settings.exists() else {}
         settings.write_text(yaml.safe_dump({**content, "config": self.config}))
-        running = self._start("up", "--yes", "--skip-preview", "--stack", STACK)
+        self._run(
+            lambda running: wait(lambda: running.poll() is not None), "up", "--yes", "--skip-preview", "--stack", STACK
+        )
+
+    def _run(self, wait: Callable[[subprocess.Popen[bytes]], object], *arguments: str) -> None:
+        running = self._start(*arguments)
         try:
-            wait(lambda: running.poll() is not None)
+            wait(running)
         except BaseException:
             _end(running)
             raise
         if running.returncode:
-            raise LocalError(self._failed("pulumi up", running.returncode))
+            tail = "\n".join(self.log.read_text().splitlines()[-TAIL_LINES:])
+            raise LocalError(
+                f"`pulumi {arguments[0]}` of {self.source.name} ended with {running.returncode}, expected 0. "
+                f"It said last:\n{tail}"
+            )
 
     def _start(self, *arguments: str) -> subprocess.Popen[bytes]:
         command = ["pulumi", "--non-interactive", "--color=never", "--cwd", str(self.folder), *arguments]
@@ -74,10 +82,6 @@ class Project:
                 stderr=log,
                 start_new_session=True,
             )
-
-    def _failed(self, what: str, code: int) -> str:
-        tail = "\n".join(self.log.read_text().splitlines()[-TAIL_LINES:])
-        return f"`{what}` of {self.source.name} ended with {code}, expected 0. It said last:\n{tail}"
 
 
 class Stage:
@@ -166,11 +170,11 @@ def _installation() -> dict[str, Any]:
 
 
 def _end(running: subprocess.Popen[bytes]) -> None:
-    """Interrupt `pulumi` as Ctrl-C would, and kill it with all it started if that takes too long."""
-    if running.poll() is None:
+    """Interrupt `pulumi` as Ctrl-C would, then kill what is left of it and of what it started."""
+    with contextlib.suppress(ProcessLookupError):
         os.killpg(running.pid, signal.SIGINT)
-        try:
-            running.wait(INTERRUPT_SECONDS)
-        except subprocess.TimeoutExpired:
-            os.killpg(running.pid, signal.SIGKILL)
-            running.wait()
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        running.wait(INTERRUPT_SECONDS)
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(running.pid, signal.SIGKILL)
+    running.wait()
