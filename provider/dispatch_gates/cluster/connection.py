@@ -22,6 +22,7 @@ from urllib.request import getproxies, proxy_bypass
 import aiohttp
 from kubernetes.aio.client import ApiClient, Configuration
 from kubernetes.aio.config import ConfigException, load_incluster_config, load_kube_config
+from yaml import YAMLError
 
 from dispatch_gates.cluster.errors import from_status
 from dispatch_gates.contract.names import Resource
@@ -31,6 +32,8 @@ from dispatch_gates.requests import BadReplyError, DeniedError, UnreachableError
 FIELD_MANAGER: Final = "dispatch-gates"
 REQUEST_SECONDS: Final = 30.0
 _CONNECT_SECONDS: Final = 10.0
+# What the client's loader lets through, beside its own error, for a file that is empty or of a wrong shape.
+_UNUSABLE: Final = (ConfigException, YAMLError, OSError, ValueError, TypeError, KeyError, AttributeError)
 
 
 class ClusterConfigError(Exception):
@@ -46,52 +49,72 @@ class Target:
     in_cluster: bool = False
 
 
+class _Pool:
+    """One client of the library, closed once it is retired and the last request in it has ended."""
+
+    def __init__(self, api: Any) -> None:
+        self.api = api
+        self._users = 0
+        self._retired = False
+
+    @asynccontextmanager
+    async def used(self) -> AsyncIterator[Any]:
+        """Keep the pool open for the length of a request."""
+        self._users += 1
+        try:
+            yield self.api
+        finally:
+            self._users -= 1
+            await self._close_if_done()
+
+    async def retire(self) -> None:
+        """Send nothing more through it; requests that are under way go on."""
+        self._retired = True
+        await self._close_if_done()
+
+    async def _close_if_done(self) -> None:
+        if self._retired and not self._users:
+            await self.api.close()
+
+
 class Connection:
     """A connection pool to one API server. Made by `open`, ended by `close`, for one event loop."""
 
     def __init__(self, target: Target) -> None:
         self._target = target
-        self._api: Any = None
+        self._pool: _Pool | None = None
+        self._renewing = asyncio.Lock()
 
     @classmethod
     async def open(cls, target: Target) -> Connection:
         """Load the configuration; raise `ClusterConfigError` where there is none. Sends nothing yet."""
         connection = cls(target)
-        await connection.reload()
+        await connection._renew(None)
         return connection
 
-    async def reload(self) -> None:
-        """Load configuration and credentials anew, as after a 401."""
-        configuration = Configuration()
-        # aiohttp would look for proxies and netrc at every request; they are looked up once, below.
-        configuration.client_session_kwargs = {"trust_env": False}
-        try:
-            if self._target.in_cluster:
-                load_incluster_config(client_configuration=configuration)
-            else:
-                await load_kube_config(
-                    config_file=_existing(self._target.kubeconfig),
-                    context=self._target.context,
-                    client_configuration=configuration,
-                    persist_config=False,
-                )
-        except (ConfigException, OSError, ValueError) as error:
-            raise ClusterConfigError(_explain(self._target, error)) from error
-        configuration.proxy = configuration.proxy or _proxy_for(configuration.host)
-        previous, self._api = self._api, ApiClient(configuration=configuration)
-        self._api.user_agent = f"dispatch-gates/{version('dispatch-gates')}"
-        if previous is not None:
-            await previous.close()
+    async def _renew(self, stale: _Pool | None) -> None:
+        """Load configuration and credentials anew, unless another request has done so since `stale` was used."""
+        async with self._renewing:
+            if self._pool is not stale:
+                return
+            self._pool = _Pool(await _load(self._target))
+        if stale is not None:
+            await stale.retire()
 
     async def close(self) -> None:
-        """Close the pool."""
-        if self._api is not None:
-            await self._api.close()
+        """Close the pool; requests that are under way are lost."""
+        if self._pool is not None:
+            await self._pool.api.close()
 
     @property
     def host(self) -> str:
         """The URL of the API server."""
-        return str(self._api.configuration.host)
+        return str(self._current.api.configuration.host)
+
+    @property
+    def _current(self) -> _Pool:
+        assert self._pool is not None, "a Connection is made by `open`"
+        return self._pool
 
     @asynccontextmanager
     async def stream(
@@ -107,22 +130,17 @@ class Connection:
 
         A 401 is answered by loading the credentials anew, once: such a request was not carried out.
         """
-        response = await self._send(method, path, body, seconds, headers)
+        pool = self._current
+        async with _exchange(pool, method, path, body, seconds, headers) as response:
+            if response.status != 401:
+                yield await _success(response, method, path)
+                return
         try:
-            if response.status == 401:
-                response.release()
-                try:
-                    await self.reload()
-                except ClusterConfigError as error:
-                    raise DeniedError(f"{method} {path}: the credentials expired; {error}", status=401) from error
-                response = await self._send(method, path, body, seconds, headers)
-            if response.status >= 300:
-                raise from_status(f"{method} {path}", response.status, response.headers, await _body(response))
-            yield response
-        except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            raise UnreachableError(f"{method} {path}: connection lost: {_text(error)}") from error
-        finally:
-            response.close() if not response.content.at_eof() else response.release()
+            await self._renew(pool)
+        except ClusterConfigError as error:
+            raise DeniedError(f"{method} {path}: the credentials expired; {error}", status=401) from error
+        async with _exchange(self._current, method, path, body, seconds, headers) as response:
+            yield await _success(response, method, path)
 
     async def call(
         self,
@@ -145,22 +163,67 @@ class Connection:
             raise BadReplyError(f"{method} {path}: the answer is no JSON object: {content[:80]!r}")
         return parsed
 
-    async def _send(
-        self, method: str, path: str, body: JsonObject | None, seconds: float, more: Mapping[str, str]
-    ) -> Any:
-        headers = {"Accept": "application/json", "User-Agent": self._api.user_agent, **more}
-        timeout = aiohttp.ClientTimeout(total=seconds, connect=_CONNECT_SECONDS)
-        try:
-            await self._api.update_params_for_auth(headers, [], ["BearerToken"], path, method, body)
-            reply = await self._api.rest_client.request(
-                method, self.host + path, headers=headers, body=body, _request_timeout=timeout
+
+async def _load(target: Target) -> Any:
+    """Make a client of the library from the target's configuration."""
+    configuration = Configuration()
+    # aiohttp would look for proxies and netrc at every request; they are looked up once, below.
+    configuration.client_session_kwargs = {"trust_env": False}
+    try:
+        if target.in_cluster:
+            load_incluster_config(client_configuration=configuration)
+        else:
+            await load_kube_config(
+                config_file=_existing(target.kubeconfig),
+                context=target.context,
+                client_configuration=configuration,
+                persist_config=False,
             )
-        except ConfigException as error:
-            # A token file that is empty while it is rotated; nothing was sent.
-            raise UnreachableError(f"{method} {path}: no credentials: {error}") from error
-        except (aiohttp.ClientError, TimeoutError, ssl.SSLError, OSError) as error:
-            raise UnreachableError(f"{method} {path}: no answer from {self.host}: {_text(error)}") from error
-        return reply.response
+        configuration.proxy = configuration.proxy or _proxy_for(configuration.host)
+        api = ApiClient(configuration=configuration)
+    except _UNUSABLE as error:
+        raise ClusterConfigError(_explain(target, error)) from error
+    api.user_agent = f"dispatch-gates/{version('dispatch-gates')}"
+    return api
+
+
+@asynccontextmanager
+async def _exchange(
+    pool: _Pool, method: str, path: str, body: JsonObject | None, seconds: float, headers: Mapping[str, str]
+) -> AsyncIterator[Any]:
+    """Send a request and hand out the response, whatever its status."""
+    async with pool.used() as api:
+        response = await _send(api, method, path, body, seconds, headers)
+        try:
+            yield response
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise UnreachableError(f"{method} {path}: connection lost: {_text(error)}") from error
+        finally:
+            response.close() if not response.content.at_eof() else response.release()
+
+
+async def _success(response: Any, method: str, path: str) -> Any:
+    """Return the response of a success, or raise its error."""
+    if response.status >= 300:
+        raise from_status(f"{method} {path}", response.status, response.headers, await _body(response))
+    return response
+
+
+async def _send(
+    api: Any, method: str, path: str, body: JsonObject | None, seconds: float, more: Mapping[str, str]
+) -> Any:
+    headers = {"Accept": "application/json", "User-Agent": api.user_agent, **more}
+    timeout = aiohttp.ClientTimeout(total=seconds, connect=_CONNECT_SECONDS)
+    host = api.configuration.host
+    try:
+        await api.update_params_for_auth(headers, [], ["BearerToken"], path, method, body)
+        reply = await api.rest_client.request(method, host + path, headers=headers, body=body, _request_timeout=timeout)
+    except ConfigException as error:
+        # A token file that is empty while it is rotated; nothing was sent.
+        raise UnreachableError(f"{method} {path}: no credentials: {error}") from error
+    except (aiohttp.ClientError, TimeoutError, ssl.SSLError, OSError) as error:
+        raise UnreachableError(f"{method} {path}: no answer from {host}: {_text(error)}") from error
+    return reply.response
 
 
 def path_of(resource: Resource, namespace: str, name: str = "", sub: str = "", **query: str) -> str:
