@@ -8,15 +8,25 @@ test is the API server's audit log. Two mutants of the rule show that the judge 
 from __future__ import annotations
 
 import contextlib
+import secrets
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 import judge
+from dispatch_gates.cluster import run
 from dispatch_gates.contract import names
+from dispatch_gates.contract.names import Resource
 from dispatch_gates.contract.trainjob import TrainJob
+from dispatch_gates.requests import Delete, InvalidError, Operation
 from dispatch_local.cluster import Cluster
+
+POLICIES = Resource("admissionregistration.k8s.io", "v1", "validatingadmissionpolicies", "ValidatingAdmissionPolicy")
+POLICY_BINDINGS = Resource(
+    "admissionregistration.k8s.io", "v1", "validatingadmissionpolicybindings", "ValidatingAdmissionPolicyBinding"
+)
+CONFIG_MAPS = Resource("", "v1", "configmaps", "ConfigMap")
 from world import ControllerProcess, World, until
 
 WITHOUT_EVICTED = (
@@ -75,6 +85,7 @@ def test_preempted_job_waits_for_its_old_pod_and_runs_with_2(world: World, tmp_p
         # The quota is given back although the old pod is still there; then the rival ends and gives it back too.
         world.set_active(rival, False)
         message = until("the check to name the old pod", lambda: _names(world, job, old))
+        assert world.job(job.meta.name).count == 1
         assert message.startswith("StillRunning: ")
         assert world.job(job.meta.name).count == 1
         world.let_go(old)
@@ -107,14 +118,56 @@ def test_foreign_workload_is_waved_through(world: World, tmp_path: Path) -> None
     assert world.job("foreign").count is None
 
 
-def evict_at_the_check(world: World) -> TrainJob:
-    """Have a job that waits for another check be preempted: Kueue then shows Pending with quota, and Evicted."""
-    job = world.started_and_opened(priority="low")
-    until("our check to be Ready", lambda: world.check(job).get("state") == "Ready")
-    rival = world.started_and_opened(priority="high")
-    until("the eviction to be over", lambda: world.condition(job, "QuotaReserved") == "False")
-    until("the rival to be looked at", lambda: world.check(rival).get("state") == "Ready")
-    return job
+@contextlib.contextmanager
+def evictions_half_done(world: World) -> Iterator[None]:
+    """Keep Kueue from giving quota back after an eviction: its second write of two, usually half a second later."""
+    keeps = """object.kind == "ConfigMap" ? false : !(
+        oldObject.status.conditions.exists(c, c.type == "Evicted" && c.status == "True") &&
+        oldObject.status.conditions.exists(c, c.type == "QuotaReserved" && c.status == "True") &&
+        object.status.conditions.exists(c, c.type == "QuotaReserved" && c.status == "False"))"""
+    rules = [
+        {
+            "apiGroups": ["kueue.x-k8s.io"],
+            "apiVersions": ["*"],
+            "operations": ["UPDATE"],
+            "resources": ["workloads/status"],
+        },
+        {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["configmaps"]},
+    ]
+    here = {"matchLabels": {"kubernetes.io/metadata.name": world.namespace}}
+    world.create(
+        POLICIES,
+        world.namespace,
+        cluster_scoped=True,
+        spec={
+            "failurePolicy": "Fail",
+            "matchConstraints": {"resourceRules": rules, "namespaceSelector": here},
+            "validations": [{"expression": keeps, "message": "a test keeps this eviction half done"}],
+        },
+    )
+    binding = {"policyName": world.namespace, "validationActions": ["Deny"]}
+    world.create(POLICY_BINDINGS, world.namespace, cluster_scoped=True, spec=binding)
+    try:
+        until("the policy to be in force", lambda: _denied(world))
+        yield
+    finally:
+        for resource in (POLICY_BINDINGS, POLICIES):
+            raw = world.get(resource, world.namespace, cluster_scoped=True)
+            assert raw is not None
+            metadata = raw["metadata"]
+            run(world.target, _delete(resource, metadata))
+
+
+def _denied(world: World) -> bool:
+    try:
+        world.create(CONFIG_MAPS, f"probe-{secrets.token_hex(4)}")
+    except InvalidError:
+        return True
+    return False
+
+
+def _delete(resource: Resource, metadata: dict[str, str]) -> Operation[None]:
+    yield Delete(resource, "", metadata["name"], metadata["uid"], metadata["resourceVersion"])
 
 
 @pytest.mark.parametrize(
@@ -124,8 +177,23 @@ def test_an_eviction_that_still_holds_its_quota_is_not_a_reservation(
     cluster: Cluster, tmp_path: Path, mutations: tuple[tuple[str, str, str], ...], expected: bool
 ) -> None:
     world = World(cluster, checks=(names.ADMISSION_CHECK, "other")).make()
+    elsewhere = World(cluster).make()
     with controller(world, tmp_path, *mutations):
-        evict_at_the_check(world)
+        with evictions_half_done(world):
+            # Never admitted: no pod, Job or JobSet gives the eviction away, the condition alone does.
+            job = world.started_and_opened(priority="low")
+            until("our check to be Ready", lambda: world.check(job).get("state") == "Ready")
+            world.started_and_opened(priority="high")
+            until("the eviction to begin", lambda: world.condition(job, "Evicted") == "True")
+            assert world.condition(job, "QuotaReserved") == "True"
+            # Workloads are watched in one stream: once this one runs, the eviction was seen.
+            elsewhere.running(elsewhere.started_and_opened(), 1)
+            if expected:
+                until("the mutant to take it for a reservation", lambda: world.check(job).get("state") == "Ready")
+            else:
+                assert world.check(job)["state"] == "Pending"
+                assert world.job(job.meta.name).count == 1
+        until("the eviction to be over", lambda: world.condition(job, "QuotaReserved") == "False")
     found = [line for line in violations(world) if "Evicted" in line]
     assert bool(found) is expected, violations(world)
 
@@ -144,7 +212,7 @@ def test_quota_that_is_reserved_again_does_not_mean_that_the_pods_are_gone(
         until("the quota to be given back", lambda: world.condition(job, "QuotaReserved") == "False")
         world.set_active(job, True)
         if expected:
-            world.running(job, 2)
+            until("A to be raised beside the old pod", lambda: world.job(job.meta.name).count == 2)
         else:
             until("the check to name the old pod", lambda: _names(world, job, old))
         world.let_go(old)
