@@ -165,6 +165,10 @@ class Controller:
             key = await self._queue.get()
             try:
                 await self._look_at(key)
+            except Exception:
+                # One Workload that is not understood must not end the work on all others.
+                self._metrics.passes.labels("failed").inc()
+                _log.exception("pass failed; again in %.1f s: workload=%s/%s", self._queue.retry(key), *key)
             finally:
                 self._queue.done(key)
 
@@ -184,7 +188,7 @@ class Controller:
 
     def _follow(self, key: Key, outcome: Outcome) -> None:
         """Say what became of the pass, and see to it that the Workload is looked at again if it must be."""
-        known = key in self._waiting.jobs
+        fresh = outcome.job is not None and key not in self._waiting.jobs
         self._waiting.put(key, outcome.job if outcome.result is Result.WAITING else None)
         level = logging.DEBUG if outcome.result is Result.NOTHING else logging.INFO
         _log.log(
@@ -204,7 +208,7 @@ class Controller:
             if outcome.reason is not None:
                 self._metrics.waits.labels(outcome.reason.value).inc()
             # What happened between the first pass's reads and now woke nobody.
-            self._queue.add_after(key, self._resync if known else FIRST_LOOK_SECONDS)
+            self._queue.add_after(key, FIRST_LOOK_SECONDS if fresh else self._resync)
 
 
 async def serve_while_leading(controller: Controller, lost: asyncio.Event) -> None:

@@ -50,17 +50,20 @@ class WatchLoop:
                 self.synced.set()
                 self.gap()
                 while True:
+                    began = time.monotonic()
                     version = await self._watch(version)
-                    backoff = _FIRST_BACKOFF
-            except ExpiredError:
-                _log.info("watch expired; listing anew: resource=%s", self.resource)
+                    if time.monotonic() - began > _LAST_BACKOFF:
+                        backoff = _FIRST_BACKOFF
+                    else:
+                        # A server that ends each watch at once must not be asked in a tight loop.
+                        await asyncio.sleep(_FIRST_BACKOFF)
             except ApiError as error:
-                _log.warning(
-                    "watch failed; listing anew in %.1f s: resource=%s error=%s", backoff, self.resource, error
-                )
-                await asyncio.sleep(backoff)
-                backoff = min(backoff * 2, _LAST_BACKOFF)
+                # An expired version is all in a day's work; whatever else it is, missed events are read by a list.
+                level = logging.INFO if isinstance(error, ExpiredError) else logging.WARNING
+                _log.log(level, "watch ended; listing in %.1f s: resource=%s error=%s", backoff, self.resource, error)
             self.restarts += 1
+            await asyncio.sleep(backoff)
+            backoff = min(backoff * 2, _LAST_BACKOFF)
 
     async def list_once(self) -> str:
         """Read where to watch from; and everything, page by page and kept nowhere, where somebody wants it."""

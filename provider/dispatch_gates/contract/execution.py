@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from dispatch_gates.contract.count import Count, agreed, parse_count, template_count
-from dispatch_gates.contract.names import ADMISSION_COUNT, REPLICATED_JOB
+from dispatch_gates.contract.names import ADMISSION_COUNT
 from dispatch_gates.contract.objects import (
     Conditions,
     JsonObject,
@@ -141,16 +141,18 @@ class Evidence:
         if self.jobset is None:
             return
         found = {job.meta.name: job for job in self.jobs if _belongs(job.meta, self.jobset.meta)}
-        by_replicated: dict[str, list[Job]] = {}
-        for job in found.values():
-            by_replicated.setdefault(job.meta.labels.get(REPLICATED_JOB, ""), []).append(job)
-        sizes = {replicated.name: replicated.replicas for replicated in self.jobset.replicated_jobs}
+        prefix = self.jobset.meta.name
+        expected = {
+            replicated.name: [f"{prefix}-{replicated.name}-{index}" for index in range(replicated.replicas)]
+            for replicated in self.jobset.replicated_jobs
+        }
         for replicated in self.jobset.replicated_jobs:
-            if all(
-                _reached(status, by_replicated.get(name, []), sizes.get(name)) for name, status in replicated.depends_on
-            ):
-                for index in range(replicated.replicas):
-                    name = f"{self.jobset.meta.name}-{replicated.name}-{index}"
+            needed = [
+                (status, [found.get(name) for name in expected.get(other, [])])
+                for other, status in replicated.depends_on
+            ]
+            if all(_reached(status, jobs) for status, jobs in needed):
+                for name in expected[replicated.name]:
                     if name not in found:
                         yield f"Job {name} does not exist yet"
 
@@ -159,14 +161,12 @@ def _belongs(child: Meta, parent: Meta) -> bool:
     return child.owner is not None and child.owner.uid == parent.uid
 
 
-def _reached(status: str, jobs: list[Job], replicas: int | None) -> bool:
+def _reached(status: str, jobs: list[Job | None]) -> bool:
     """Whether a dependency is reached. An unknown one counts as reached, so that the missing Job is waited for."""
-    if replicas is not None and len(jobs) < replicas:
-        return False
     if status == "Complete":
-        return all(job.complete for job in jobs)
+        return all(job is not None and job.complete for job in jobs)
     if status == "Ready":
-        return all(job.complete or job.ready >= job.parallelism for job in jobs)
+        return all(job is not None and (job.complete or job.ready >= job.parallelism) for job in jobs)
     return True
 
 

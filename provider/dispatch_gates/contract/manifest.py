@@ -12,10 +12,11 @@ from typing import Any, Final
 from dispatch_gates.contract import names
 from dispatch_gates.contract.count import runtime_patch
 from dispatch_gates.contract.identity import Identity
-from dispatch_gates.contract.objects import JsonObject, dig, entries, text
+from dispatch_gates.contract.objects import JsonObject, dig, entries, number, text
 
 OUR_ENV: Final = frozenset({names.ENV_ULID, names.ENV_SUBMISSION, names.ENV_ADMISSION_COUNT, names.ENV_RESTART_ATTEMPT})
 _INITIALIZERS: Final = ("dataset", "model")
+_TRAINER: Final = "node"  # the replicated job that Trainer gives the number of nodes
 _MAX_NAME: Final = 63
 # JobSet checks `<job>-<replicated job>-<job index>-<pod index>-` and the five random characters of a pod's name.
 _POD_SUFFIX: Final = len("-abcde")
@@ -65,11 +66,12 @@ class JobSpec:
 
 @dataclass(frozen=True)
 class Runtime:
-    """What Start must know of a training runtime: its replicated jobs (name and number of Jobs)."""
+    """What Start must know of a training runtime: its replicated jobs, each with its numbers of Jobs and of pods."""
 
     kind: str
     name: str
-    replicated_jobs: tuple[tuple[str, int], ...]
+    replicated_jobs: tuple[tuple[str, int, int], ...]
+    nodes: int
     raw: JsonObject = field(repr=False, compare=False)
 
 
@@ -80,8 +82,14 @@ def parse_runtime(raw: JsonObject) -> Runtime:
         kind=text(raw, "kind") or "",
         name=text(raw, "metadata", "name") or "",
         replicated_jobs=tuple(
-            (text(job, "name") or "", count if isinstance(count := dig(job, "replicas"), int) else 1) for job in jobs
+            (
+                text(job, "name") or "",
+                number(job, "replicas") or 1,
+                number(job, "template", "spec", "parallelism") or 1,
+            )
+            for job in jobs
         ),
+        nodes=number(raw, "spec", "mlPolicy", "numNodes") or 1,
         raw=raw,
     )
 
@@ -125,11 +133,14 @@ def _metadata_problems(asked: JobSpec) -> list[tuple[str, str]]:
     return found
 
 
-def name_problem(identity: Identity, runtime: Runtime, nodes: int) -> str | None:
-    """Return which child name would be longer than Kubernetes allows, and by how much, or None."""
-    for replicated, jobs in runtime.replicated_jobs:
-        pods = nodes if replicated == "node" else 1
-        longest = f"{identity.name}-{replicated}-{max(jobs, 1) - 1}-{max(pods, 1) - 1}"
+def name_problem(identity: Identity, runtime: Runtime, nodes: int | None) -> str | None:
+    """Return which child name would be longer than Kubernetes allows, and by how much, or None.
+
+    `nodes` is what the job asks for, None where it leaves that to the runtime.
+    """
+    for replicated, jobs, parallelism in runtime.replicated_jobs:
+        pods = max((nodes or runtime.nodes) if replicated == _TRAINER else parallelism, 1)
+        longest = f"{identity.name}-{replicated}-{jobs - 1}-{pods - 1}"
         excess = len(longest) + _POD_SUFFIX - _MAX_NAME
         if excess > 0:
             return (

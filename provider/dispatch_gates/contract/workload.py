@@ -51,8 +51,9 @@ class Workload:
     raw: JsonObject = field(repr=False, compare=False)
 
     def entry(self, ours: Collection[str]) -> Check | None:
-        """Return the entry of the first check that is one of `ours`."""
-        return next((check for check in self.checks if check.name in ours), None)
+        """Return the entry of a check of `ours`, of several one that is still Pending; None where none is listed."""
+        found = [check for check in self.checks if check.name in ours]
+        return next((check for check in found if check.state == State.PENDING), found[0] if found else None)
 
     @property
     def gates(self) -> Gates:

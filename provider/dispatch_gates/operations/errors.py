@@ -16,7 +16,7 @@ class RejectedError(OperationError):
 
 
 class MayExistError(OperationError):
-    """The API server gave no answer to a create, and cannot be asked: the TrainJob may or may not exist, closed."""
+    """The API server stopped answering half-way: the TrainJob may exist, closed. Repeating takes it over."""
 
 
 class TimedOutError(OperationError):

@@ -8,7 +8,7 @@ from typing import TypeVar
 from dispatch_gates.contract.execution import Evidence, JobSet, parse_job, parse_jobset, parse_pod
 from dispatch_gates.contract.names import JOBS, JOBSET_NAME, JOBSETS, PODS
 from dispatch_gates.contract.objects import JsonObject, MalformedError, flag
-from dispatch_gates.requests import Changes, ExpiredError, Operation, Watch, find, select
+from dispatch_gates.requests import Changes, DeniedError, ExpiredError, Operation, Watch, find, select
 
 T = TypeVar("T")
 
@@ -22,9 +22,12 @@ def read_evidence(namespace: str, name: str) -> Operation[Evidence]:
     """
     unreadable: list[str] = []
     selector = f"{JOBSET_NAME}={name}"
-    jobset = yield from find(JOBSETS, namespace, name)
-    jobs = yield from select(JOBS, namespace, selector)
-    pods = yield from select(PODS, namespace, selector)
+    try:
+        jobset = yield from find(JOBSETS, namespace, name)
+        jobs = yield from select(JOBS, namespace, selector)
+        pods = yield from select(PODS, namespace, selector)
+    except DeniedError as error:
+        return Evidence(jobset=None, unreadable=(f"no right to look: {error}",))
     return Evidence(
         jobset=next(_parsed(parse_jobset, (jobset,) if jobset is not None else (), unreadable), None),
         jobs=tuple(_parsed(parse_job, jobs.items, unreadable)),

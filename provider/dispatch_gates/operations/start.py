@@ -7,11 +7,11 @@ from typing import Final
 
 from dispatch_gates.contract import names
 from dispatch_gates.contract.manifest import JobSpec, Runtime, manifest, name_problem, parse_runtime, problems
-from dispatch_gates.contract.objects import JsonObject, dig
+from dispatch_gates.contract.objects import JsonObject, number
 from dispatch_gates.contract.readback import differences
 from dispatch_gates.contract.trainjob import TrainJob, parse_trainjob
 from dispatch_gates.contract.workload import Workload
-from dispatch_gates.operations.errors import MayExistError, RefusedError
+from dispatch_gates.operations.errors import MayExistError, OperationError, RefusedError
 from dispatch_gates.operations.jobs import await_workload, read_job
 from dispatch_gates.operations.stop import delete_job
 from dispatch_gates.requests import (
@@ -47,7 +47,7 @@ def start(
     `ApiError` where nothing was created.
     """
     runtime = yield from _runtime(asked)
-    body = manifest(asked, [name for name, _ in runtime.replicated_jobs])
+    body = manifest(asked, [name for name, *_ in runtime.replicated_jobs])
     job, adopted = yield from _create(asked, body)
     if adopted and not job.gates.ours:
         return Started(job, adopted)
@@ -55,7 +55,13 @@ def start(
         what = "; ".join(str(difference) for difference in changed)
         yield from _stop_and_refuse(job, f"the API server holds something else than was sent: {what}")
     if asked.queue is not None:
-        workload = yield from await_workload(job, workload_seconds, lambda seen: _proof(seen, check) is None)
+        try:
+            workload = yield from await_workload(job, workload_seconds, lambda seen: _proof(seen, check) is None)
+        except ApiError as error:
+            raise MayExistError(
+                f"TrainJob {asked.namespace}/{asked.identity.name} exists, closed, but its gate could not be proven: "
+                f"{error}. It cannot run before it is opened. Repeat this: the same job is then taken over."
+            ) from error
         if why := _no_proof(workload, check, asked.queue, workload_seconds):
             yield from _stop_and_refuse(job, why)
     return Started(job, adopted)
@@ -72,8 +78,7 @@ def _runtime(asked: JobSpec) -> Operation[Runtime]:
     if raw is None:
         raise RefusedError(f"{kind} {name} does not exist; create it, or name one that `kubectl get {resource}` lists.")
     runtime = parse_runtime(raw)
-    nodes = dig(asked.spec, "trainer", "numNodes")
-    if problem := name_problem(asked.identity, runtime, nodes if isinstance(nodes, int) else 1):
+    if problem := name_problem(asked.identity, runtime, number(asked.spec, "trainer", "numNodes")):
         raise RefusedError(problem)
     return runtime
 
@@ -143,7 +148,7 @@ def _stop_and_refuse(job: TrainJob, why: str) -> Operation[None]:
     where = f"TrainJob {job.meta.namespace}/{job.meta.name}"
     try:
         yield from delete_job(job.meta.namespace, job.meta.name, job.meta.uid)
-    except ApiError as error:
+    except (ApiError, OperationError) as error:
         raise RefusedError(
             f"{where} was not started: {why} It could not be deleted ({error}): "
             f"kubectl -n {job.meta.namespace} delete trainjob {job.meta.name}"
