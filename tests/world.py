@@ -30,17 +30,18 @@ from dispatch_gates.contract import names
 from dispatch_gates.contract.identity import Identity
 from dispatch_gates.contract.manifest import JobSpec
 from dispatch_gates.contract.names import Resource
-from dispatch_gates.contract.objects import JsonObject, MalformedError
+from dispatch_gates.contract.objects import JsonObject
 from dispatch_gates.contract.trainjob import TrainJob, parse_trainjob
 from dispatch_gates.operations.opening import open_job
 from dispatch_gates.operations.start import start
-from dispatch_gates.requests import ConflictError, Create, NotFoundError, Replace, ReplaceStatus, find, select, write
+from dispatch_gates.requests import ConflictError, Create, Replace, ReplaceStatus, find, select, write
 from dispatch_infra.rights import cluster_rules, namespace_rules
 from dispatch_local.cluster import Cluster
+from dispatch_local.layout import HOLD_ANNOTATION
 
 T = TypeVar("T")
 
-WAIT_SECONDS = 300.0
+WAIT_SECONDS = 60.0
 """How long a condition may take; usually a second or two."""
 LEASE_SECONDS = 3.0
 FLAVORS = Resource("kueue.x-k8s.io", "v1beta2", "resourceflavors", "ResourceFlavor")
@@ -50,7 +51,6 @@ CLUSTER_ROLE_BINDINGS = Resource("rbac.authorization.k8s.io", "v1", "clusterrole
 ROLES = Resource("rbac.authorization.k8s.io", "v1", "roles", "Role")
 ROLE_BINDINGS = Resource("rbac.authorization.k8s.io", "v1", "rolebindings", "RoleBinding")
 SERVICE_ACCOUNTS = Resource("", "v1", "serviceaccounts", "ServiceAccount")
-HOLD_FINALIZER = "dispatch.local/lingers"
 
 
 def until(what: str, condition: Callable[[], T | None], seconds: float = WAIT_SECONDS) -> T:
@@ -237,32 +237,24 @@ class World:
         return until(f"a running pod of {job.meta.name} with A={count}", found)
 
     def linger(self, pod: JsonObject) -> None:
-        """Have a pod stay, being deleted, until `let_go`: a finalizer keeps it as a slow process would."""
-        self.change(names.PODS, pod["metadata"]["name"], lambda body: body["metadata"].update(finalizers=_more(body)))
+        """Have a pod run on, when it is deleted, until `let_go`: KWOK leaves it alone, as a slow process would be."""
+
+        def hold(body: JsonObject) -> None:
+            body["metadata"].setdefault("annotations", {})[HOLD_ANNOTATION] = "true"
+
+        self.change(names.PODS, pod["metadata"]["name"], hold)
 
     def let_go(self, pod: JsonObject) -> None:
         """Let a lingering pod end."""
-        try:
-            self.change(
-                names.PODS, pod["metadata"]["name"], lambda body: body["metadata"].update(finalizers=_less(body))
-            )
-        except (AssertionError, NotFoundError, MalformedError):
-            if self.get(names.PODS, pod["metadata"]["name"]) is not None:
-                raise
+        self.change(
+            names.PODS, pod["metadata"]["name"], lambda body: body["metadata"]["annotations"].pop(HOLD_ANNOTATION)
+        )
 
     def set_active(self, job: TrainJob, active: bool) -> None:
         """Deactivate or activate a job's Workload, as people do."""
         workload = self.workload(job)
         assert workload is not None
         self.change(names.WORKLOADS, workload["metadata"]["name"], lambda body: body["spec"].update(active=active))
-
-
-def _more(pod: JsonObject) -> list[str]:
-    return [*(pod["metadata"].get("finalizers") or []), HOLD_FINALIZER]
-
-
-def _less(pod: JsonObject) -> list[str]:
-    return [name for name in pod["metadata"].get("finalizers") or [] if name != HOLD_FINALIZER]
 
 
 def _runtime() -> dict[str, Any]:
