@@ -38,7 +38,10 @@ _PATHS = {
 
 
 class Api:
-    """One API server, one token. Safe to use from several threads, each with a connection of its own."""
+    """One API server, one token. Safe to use from several threads, each with a connection of its own.
+
+    As a context manager it closes the connections of all threads at the end.
+    """
 
     def __init__(self, server: str, ca: Path, token: str) -> None:
         address = urlsplit(server)
@@ -48,6 +51,14 @@ class Api:
         self._context = ssl.create_default_context(cafile=str(ca))
         self._token = token
         self._connections = threading.local()
+        self._opened: list[http.client.HTTPSConnection] = []
+
+    def __enter__(self) -> Api:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for connection in self._opened:
+            connection.close()
 
     def request(
         self, method: str, path: str, body: Object | None = None, content_type: str = "application/json"
@@ -59,14 +70,15 @@ class Api:
                 self._host, self._port, context=self._context, timeout=TIMEOUT_SECONDS
             )
             self._connections.open = connection
+            self._opened.append(connection)
         headers = {"Authorization": f"Bearer {self._token}", "Content-Type": content_type}
         try:
             connection.request(method, path, None if body is None else json.dumps(body).encode(), headers=headers)
             response = connection.getresponse()
             return response.status, response.read()
         except (OSError, http.client.HTTPException):
+            # It opens again with the next request.
             connection.close()
-            self._connections.open = None
             raise
 
     def get(self, path: str) -> Object | None:

@@ -53,15 +53,16 @@ class Cluster:
             if self.is_up():
                 self._say(f"cluster {self.name} is already up; nothing changed")
                 return
-            if self._leftovers():
-                self._say(f"removing what an earlier cluster {self.name} left behind")
-                self._clean()
             try:
+                if self._leftovers():
+                    self._say(f"removing what an earlier cluster {self.name} left behind")
+                    self._clean()
                 tars = self._built_images(images) if node else []
                 self._say(f"starting cluster {self.name}")
                 Startup(self._layout, self._say, node, kwok_nodes, without, tars).run()
             except BaseException:
                 self._clean()
+                self._layout.home.rmdir()
                 raise
 
     def down(self) -> None:
@@ -72,6 +73,7 @@ class Cluster:
             return
         with directory_lock(self._layout.home):
             self._clean()
+            self._layout.home.rmdir()
         self._say(f"cluster {self.name} is down; nothing of it is left")
 
     def is_up(self) -> bool:
@@ -90,7 +92,10 @@ class Cluster:
         return (home.exists() and any(home.iterdir())) or host.has_cgroups(self._layout) or host.has_links(self._layout)
 
     def _clean(self) -> None:
-        """Remove everything; can be done again after it was interrupted. Holds the lock."""
+        """Remove everything but the home directory itself, which is the lock and must be held.
+
+        Can be done again after it was interrupted.
+        """
         previous = signal.getsignal(signal.SIGINT)
         try:
             # A second Ctrl-C would only leave for later what is done in a second.
@@ -102,7 +107,11 @@ class Cluster:
             waiting.until("the end of the cluster's processes", lambda: not host.end_processes(self._layout))
             host.remove_links(self._layout)
             waiting.until("the removal of the cluster's cgroups", lambda: host.remove_cgroups(self._layout))
-            shutil.rmtree(self._layout.home, ignore_errors=False)
+            for path in self._layout.home.iterdir():
+                if path.is_dir() and not path.is_symlink():
+                    shutil.rmtree(path)
+                else:
+                    path.unlink()
         finally:
             if previous is not None:
                 signal.signal(signal.SIGINT, previous)

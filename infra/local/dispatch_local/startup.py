@@ -48,12 +48,14 @@ class Startup:
         self._definitions = parts.define(layout, addresses)
         pid = self._namespaces(addresses)
         self._start("etcd", "kube-apiserver")
-        with ThreadPoolExecutor(2) as pool:
+        with (
+            Api(addresses.server, layout.pki / "ca.crt", token) as api,
+            ThreadPoolExecutor(1) as pool,
+        ):
             loading: Future[None] | None = None
             if self.with_node:
                 self._start("containerd")
                 loading = pool.submit(self._load_images, pid)
-            api = Api(addresses.server, layout.pki / "ca.crt", token)
             # Reading the YAML takes as long as the API server's start.
             ca_bundle = base64.b64encode((layout.pki / "ca.crt").read_bytes()).decode()
             releases = [release for release in RELEASES if release.group not in self.without]
@@ -72,7 +74,7 @@ class Startup:
             if loading is not None:
                 loading.result()
             self._await_rest(api)
-        write_state(layout, {"ready": True, "index": addresses.index, "node": self.with_node, "token": token})
+        write_state(layout, {"ready": True, "index": addresses.index, "node": self.with_node})
 
     def _namespaces(self, addresses: Addresses) -> int:
         """Start the init process in namespaces and cgroups of its own; returns its process id."""

@@ -1,0 +1,128 @@
+"""What a cluster could leave on this machine, seen before and after, and the command line run as people run it."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from dispatch_local import host
+from dispatch_local.layout import Layout
+
+TIMEOUT_SECONDS = 600
+SHARED_DIRECTORIES = ("/etc", "/run", "/var/lib", "/var/log", "/var/run", "/opt")
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """Mounts, interfaces, cgroups and top-level files; other clusters of this machine are left out by name."""
+
+    mounts: frozenset[str]
+    interfaces: frozenset[str]
+    cgroups: frozenset[str]
+    files: frozenset[str]
+
+    @classmethod
+    def see(cls, layout: Layout) -> Surroundings:
+        """Look at the machine around the cluster of `layout`."""
+        links = json.loads(host.run("ip", "-json", "link", "show"))
+        return cls(
+            frozenset(
+                line
+                for line in Path("/proc/self/mounts").read_text().splitlines()
+                # The images of other clusters are made in mounts under the directory for temporary files.
+                if not line.split()[1].startswith("/tmp/")
+            ),
+            frozenset(
+                link["ifname"]
+                for link in links
+                if link.get("ifalias") == layout.alias or not re.fullmatch(r"dispatch\d+c?", link["ifname"])
+            ),
+            frozenset(
+                str(path)
+                for hierarchy in host.hierarchies()
+                for path in hierarchy.glob("*/")
+                if path.name == layout.cgroup or not path.name.startswith("dispatch-")
+            ),
+            frozenset(str(path) for directory in SHARED_DIRECTORIES for path in Path(directory).iterdir()),
+        )
+
+
+def processes(layout: Layout) -> frozenset[tuple[int, int]]:
+    """Return the cluster's processes: id and time of start, since ids are used again."""
+    return frozenset((pid, started_at) for pid in host.cgroup_processes(layout) if (started_at := _started_at(pid)))
+
+
+def _started_at(pid: int) -> int | None:
+    """Return when a process started, in clock ticks after boot; None if it is gone."""
+    try:
+        # Field 22; the name in field 2 may hold spaces and parentheses.
+        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19])
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+
+
+def _commands() -> Iterator[str]:
+    for file in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            yield file.read_bytes().replace(b"\0", b" ").decode(errors="replace")
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+
+
+def assert_nothing_left(layout: Layout, before: Surroundings, ran: frozenset[tuple[int, int]] = frozenset()) -> None:
+    """Fail with what is there now and was not before, and with any process of `ran` that lives."""
+    after = Surroundings.see(layout)
+    for kind in ("mounts", "interfaces", "cgroups", "files"):
+        left = getattr(after, kind) - getattr(before, kind)
+        assert not left, f"{kind} left behind: {sorted(left)}"
+    assert not [pid for pid, started_at in ran if _started_at(pid) == started_at]
+    assert not [command for command in _commands() if str(layout.home) in command]
+    assert not host.cgroup_processes(layout)
+    assert not layout.home.exists(), f"{layout.home} is left"
+
+
+def command(name: str, *arguments: str) -> list[str]:
+    """Return the command line for the cluster `name`."""
+    return [sys.executable, "-m", "dispatch_local", "--name", name, *arguments]
+
+
+@dataclass(frozen=True)
+class Result:
+    """How a command ended and what it said."""
+
+    code: int
+    text: str
+
+
+def run(name: str, *arguments: str, env: Mapping[str, str] | None = None) -> Result:
+    """Run the command line to its end."""
+    with started(name, *arguments, env=env) as process:
+        text, _ = process.communicate(timeout=TIMEOUT_SECONDS)
+        return Result(process.returncode, text)
+
+
+@contextmanager
+def started(name: str, *arguments: str, env: Mapping[str, str] | None = None) -> Iterator[subprocess.Popen[str]]:
+    """Start the command line as a shell does, in a process group of its own, standard error with the output."""
+    process = subprocess.Popen(
+        command(name, *arguments),
+        env=os.environ | (env or {}),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        process_group=0,
+    )
+    with process:
+        try:
+            yield process
+        finally:
+            if process.poll() is None:
+                process.kill()

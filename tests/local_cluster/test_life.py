@@ -1,0 +1,166 @@
+"""A cluster comes up once, goes down without a trace, and gets over every way of being ended.
+
+Tested here: up, status, logs, kubeconfig, down; two at once; leftovers of a killed cluster and of a killed or
+interrupted `up`; a part that does not start.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from dispatch_local import build, control, host, paths, programs
+from dispatch_local.cluster import Cluster
+from dispatch_local.layout import Layout
+from dispatch_local.waiting import until
+from local_cluster.surroundings import Surroundings, assert_nothing_left, processes, run, started
+
+NAME = "test-life"
+QUICK = ("up", "--without-node")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def built() -> None:
+    """Have all programs in the cache, so that the tests are about clusters."""
+    build.ensure(programs.CLUSTER_GROUPS, print)
+
+
+@pytest.fixture
+def layout() -> Iterator[Layout]:
+    """Return the layout of a cluster that is not there before and will not be there after."""
+    cluster = Cluster(NAME)
+    cluster.down()
+    yield Layout(NAME)
+    cluster.down()
+
+
+def test_two_ups_at_once_make_one_cluster_and_down_leaves_nothing(layout: Layout) -> None:
+    before = Surroundings.see(layout)
+    texts: list[tuple[int, str]] = []
+
+    def up() -> None:
+        result = run(NAME, "up", "--image", "pause")
+        texts.append((result.code, result.text))
+
+    threads = [threading.Thread(target=up) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert [code for code, _ in texts] == [0, 0], texts
+    assert sorted("already up" in text for _, text in texts) == [False, True], texts
+
+    status = run(NAME, "status")
+    assert status.code == 0
+    for part in ("etcd", "kube-apiserver", "kueue", "jobset", "trainer", "kwok", "containerd", "kubelet"):
+        assert part in status.text
+    assert run(NAME, "logs", "kueue").text.strip()
+    unknown = run(NAME, "logs", "nonsense")
+    assert unknown.code == 2
+    assert "kueue" in unknown.text
+    assert run(NAME, "kubeconfig").text.strip() == str(layout.kubeconfig)
+    assert layout.kubeconfig.stat().st_mode & 0o077 == 0
+    assert layout.audit_log.stat().st_size
+
+    ran = processes(layout)
+    assert len(ran) > 10
+    down = run(NAME, "down")
+    assert down.code == 0, down.text
+    assert_nothing_left(layout, before, ran)
+
+    again = run(NAME, "down")
+    assert (again.code, "not up" in again.text) == (0, True)
+    for command in (("status",), ("kubeconfig",), ("logs", "kueue")):
+        gone = run(NAME, *command)
+        assert gone.code == 3, gone.text
+        assert "not up" in gone.text
+
+
+def test_after_kill_9_of_its_init_a_cluster_is_not_up_and_can_come_up_again(layout: Layout) -> None:
+    before = Surroundings.see(layout)
+    assert run(NAME, *QUICK).code == 0
+    pid = control.peer(layout.control)
+    ran = processes(layout)
+    os.kill(pid, signal.SIGKILL)
+    until("the end of the init process", lambda: not Cluster(NAME).is_up(), timeout=60)
+    assert run(NAME, "status").code == 3
+    second = run(NAME, *QUICK)
+    assert second.code == 0, second.text
+    assert "left behind" in second.text
+    assert not processes(layout) & ran
+    assert run(NAME, "down").code == 0
+    assert_nothing_left(layout, before, ran)
+
+
+def _exists(path: Path) -> Callable[[], bool]:
+    return path.exists
+
+
+@pytest.mark.parametrize("reached", ["state.json", "control.sock", "logs/kueue.log"])
+def test_ctrl_c_in_the_middle_of_up_leaves_nothing(layout: Layout, reached: str) -> None:
+    before = Surroundings.see(layout)
+    with started(NAME, *QUICK) as process:
+        until(reached, _exists(layout.home / reached), timeout=60)
+        # As the terminal does it: to the whole process group.
+        os.killpg(process.pid, signal.SIGINT)
+        text, _ = process.communicate(timeout=120)
+    assert process.returncode == 130, text
+    assert "interrupted" in text
+    assert "Traceback" not in text
+    assert_nothing_left(layout, before)
+
+
+def test_after_an_up_that_was_killed_the_next_one_works(layout: Layout) -> None:
+    before = Surroundings.see(layout)
+    with started(NAME, *QUICK) as process:
+        until("the first parts", _exists(layout.logs / "kube-apiserver.log"), timeout=60)
+        process.kill()
+    assert not Cluster(NAME).is_up()
+    second = run(NAME, *QUICK)
+    assert second.code == 0, second.text
+    assert "left behind" in second.text
+    assert run(NAME, "down").code == 0
+    assert_nothing_left(layout, before)
+
+
+def test_a_part_that_cannot_start_is_named_with_its_last_words(layout: Layout, tmp_path: Path) -> None:
+    before = Surroundings.see(layout)
+    cache = tmp_path / "dispatch-gates" / "programs"
+    cache.mkdir(parents=True)
+    for group in programs.CLUSTER_GROUPS:
+        entry = programs.group(group).path
+        if group == "jobset":
+            shutil.copytree(entry, cache / entry.name)
+            broken = cache / entry.name / "bin" / "jobset"
+            broken.write_text("#!/bin/sh\necho no certificate today >&2\nexit 3\n")
+        else:
+            (cache / entry.name).symlink_to(entry)
+    failed = run(NAME, *QUICK, env={"XDG_CACHE_HOME": str(tmp_path)})
+    assert failed.code == 1
+    assert "jobset ended with exit code 3" in failed.text
+    assert "no certificate today" in failed.text
+    assert "Traceback" not in failed.text
+    assert_nothing_left(layout, before)
+
+
+def test_down_touches_no_interface_or_process_of_others(layout: Layout) -> None:
+    # A link of the same kind, and a process that only looks like a part of the cluster.
+    host.run("ip", "link", "add", "dispatch250", "type", "veth", "peer", "name", "dispatch250c")
+    try:
+        with subprocess.Popen(["/bin/sleep", "600"], executable="/bin/sleep") as bystander:
+            assert run(NAME, *QUICK).code == 0
+            assert run(NAME, "down").code == 0
+            assert bystander.poll() is None
+            bystander.kill()
+        assert "dispatch250" in host.run("ip", "link", "show")
+    finally:
+        host.run("ip", "link", "delete", "dispatch250")
+    assert paths.cache().is_dir()
+    assert not layout.home.exists()
