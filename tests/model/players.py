@@ -37,8 +37,10 @@ def carry_count(server: ApiServer, name: str = NAME) -> bool:
 class Cluster:
     """One job in Kueue mode, opened, its first reservation made and its check Pending."""
 
-    def __init__(self, count: int = 0, *, more: Iterable[JsonObject] = ()) -> None:
+    def __init__(self, count: int = 0, *, more: Iterable[JsonObject] = (), second: int = 1) -> None:
+        """`second`: how far Kueue's clock moves with each write; 0 has all of it within one second."""
         status = {"Suspended": True}
+        self._second = second
         self.server = ApiServer(
             objects.trainjob(count),
             objects.jobset(count),
@@ -55,8 +57,8 @@ class Cluster:
         return carry_count(self.server)
 
     def now(self) -> str:
-        """Return Kueue's clock: each look at it is a second later."""
-        self._seconds += 1
+        """Return Kueue's clock, in whole seconds as it writes them."""
+        self._seconds += self._second
         return f"2026-01-01T01:{self._seconds // 60:02d}:{self._seconds % 60:02d}Z"
 
     @property

@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterable, Iterator
 
-from dispatch_gates.contract.names import ADMISSION_COUNT, PATCH_MANAGER, TRAINJOBS, WORKLOADS
+from dispatch_gates.contract.names import ADMISSION_COUNT, ADMISSION_GATED_BY, PATCH_MANAGER, TRAINJOBS, WORKLOADS
 from dispatch_gates.contract.objects import JsonObject, dig
 from dispatch_gates.requests import ApiError, Replace, ReplaceStatus
 from model.apiserver import ApiServer, Entry, Key
@@ -35,9 +35,8 @@ def count(server: ApiServer, name: str) -> int:
 
 
 def our_entry(workload: JsonObject, check: str = CHECK) -> JsonObject:
-    """Return the entry of our check."""
-    found: JsonObject = next(entry for entry in workload["status"]["admissionChecks"] if entry["name"] == check)
-    return found
+    """Return the entry of our check, empty where there is none."""
+    return next((entry for entry in workload["status"]["admissionChecks"] if entry["name"] == check), {})
 
 
 def readies(entries: Iterable[Entry]) -> list[JsonObject]:
@@ -49,8 +48,8 @@ def readies(entries: Iterable[Entry]) -> list[JsonObject]:
         and entry.request.resource == WORKLOADS
         and not isinstance(entry.reply, ApiError)
         and entry.before is not None
-        and our_entry(entry.before)["state"] != "Ready"
-        and our_entry(entry.reply)["state"] == "Ready"
+        and our_entry(entry.before).get("state") != "Ready"
+        and our_entry(entry.reply).get("state") == "Ready"
     ]
 
 
@@ -70,10 +69,12 @@ def _broken(server: ApiServer) -> Iterator[str]:
             yield f"S6: {request.resource} was written without a change"
         if request.resource == TRAINJOBS:
             yield from _lowered(before, entry.reply)
+            if _without_ours(before) != _without_ours(entry.reply):
+                yield "S5: somebody else's part of a TrainJob was changed"
             latest[server.key(entry.reply).name] = _highest(entry.reply)
         elif request.resource == WORKLOADS and isinstance(request, ReplaceStatus):
             yield from _foreign_parts(before, entry.reply)
-            if our_entry(before)["state"] != "Ready" and our_entry(entry.reply)["state"] == "Ready":
+            if our_entry(before).get("state") != "Ready" and our_entry(entry.reply).get("state") == "Ready":
                 yield from _too_early(before)
                 job = _job_of(server, entry.reply)
                 if job:
@@ -91,6 +92,17 @@ def _lowered(before: JsonObject, after: JsonObject) -> Iterator[str]:
         yield f"S3: A went from {_highest(before)} to {_highest(after)}"
 
 
+def _without_ours(trainjob: JsonObject) -> JsonObject:
+    """Return what of a TrainJob is not for the product to change: all but our patch, our gate and the version."""
+    body = copy.deepcopy(trainjob)
+    for key in ("resourceVersion", "generation"):
+        body["metadata"].pop(key, None)
+    body["metadata"].setdefault("annotations", {}).pop(ADMISSION_GATED_BY, None)
+    patches = dig(body, "spec", "runtimePatches") or []
+    body["spec"]["runtimePatches"] = [patch for patch in patches if patch["manager"] != PATCH_MANAGER]
+    return body
+
+
 def _foreign_parts(before: JsonObject, after: JsonObject) -> Iterator[str]:
     stripped = []
     for body in (before, after):
@@ -101,7 +113,7 @@ def _foreign_parts(before: JsonObject, after: JsonObject) -> Iterator[str]:
     if stripped[0] != stripped[1]:
         yield "S5: somebody else's part of a Workload's status was changed"
     was, now = our_entry(before), our_entry(after)
-    if was["state"] == now["state"] and was["lastTransitionTime"] != now["lastTransitionTime"]:
+    if was.get("state") == now.get("state") and was.get("lastTransitionTime") != now.get("lastTransitionTime"):
         yield "S5: lastTransitionTime moved although the state did not change"
 
 
@@ -116,8 +128,8 @@ def _too_early(workload: JsonObject) -> Iterator[str]:
         yield "S1: Ready on a Workload that is being deleted"
     if workload["spec"].get("active") is False:
         yield "S1: Ready on an inactive Workload"
-    if our_entry(workload)["state"] != "Pending":
-        yield f"S1: Ready from {our_entry(workload)['state']}"
+    if our_entry(workload).get("state") != "Pending":
+        yield f"S1: Ready from {our_entry(workload).get('state')}"
 
 
 def _job_of(server: ApiServer, workload: JsonObject) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 
 from dispatch_admission.act import Outcome, Result, readmit
 from dispatch_admission.decide import Reason
-from dispatch_gates.contract.names import TRAINJOBS, WORKLOADS
+from dispatch_gates.contract.names import JOBSET_NAME, TRAINJOBS, WORKLOADS
 from dispatch_gates.contract.objects import JsonObject
 from dispatch_gates.requests import Replace, ReplaceStatus
 from model import objects
@@ -143,6 +143,7 @@ _table(
 )
 
 _FINISHED = objects.job(replicated_job="dataset-initializer", suspend=False, started=True, status={"Complete": True})
+_UNLABELLED = {**_FINISHED, "metadata": {**_FINISHED["metadata"], "labels": {JOBSET_NAME: NAME}}}
 _STARTING = objects.job(0, suspend=False, status={})
 _DEPENDENT = objects.jobset(
     jobs=[
@@ -196,6 +197,10 @@ _table(
             {"jobset": _DEPENDENT, "trainjob": _BOTH, "jobs": [_FINISHED]},
             (f"Job {NAME}-node-0 does not exist",),
         ),
+        "the initializer is over, but has lost a label": (
+            {"jobset": _DEPENDENT, "trainjob": _BOTH, "jobs": [_UNLABELLED]},
+            (f"Job {NAME}-node-0 does not exist",),
+        ),
         "a ready dependency's dependent Job is missing": (
             {
                 "jobset": _AFTER_READY,
@@ -224,6 +229,7 @@ _PODS: dict[str, tuple[JsonObject, tuple[str, ...]]] = {
     "3 Running": (objects.pod(), ("(Running on node-a)", "node-0-0-x7k2p")),
     "4 Running, being deleted": (objects.pod(deleting=True), ("(Running on node-a, being deleted)",)),
     "5 Unknown": (objects.pod("Unknown"), ("(Unknown on node-a)",)),
+    "5b Unknown, no container reported": (objects.pod("Unknown", containers=None), ("(Unknown on node-a)",)),
     "6 Running on an unreachable node": (objects.pod(node="lost", deleting=True), ("on lost",)),
     "7 Running, its node is gone": (objects.pod(node="gone"), ("on gone",)),
     "10 Failed, a container still runs": (objects.pod("Failed", containers=("terminated", "running")), ("(Failed",)),

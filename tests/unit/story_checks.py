@@ -279,10 +279,9 @@ def a_stray_ready_does_not_serve_the_next_execution() -> None:
     assert cluster.executions == [1, 2]
 
 
-@CHECKS
-def a_fresh_ready_is_later_than_the_last_admission() -> None:
+def _later(second: int) -> None:
     """Rule 2 tells a fresh Ready from a spent one by these two times, whatever our own clock says."""
-    cluster = Cluster()
+    cluster = Cluster(second=second)
     for _ in range(3):
         cluster_pass(cluster)
         cluster.admit()
@@ -290,6 +289,10 @@ def a_fresh_ready_is_later_than_the_last_admission() -> None:
         assert cluster_pass(cluster).result is Result.ADMITTED
         assert cluster_pass(cluster).result is Result.NOTHING
     counts_only_grow(cluster)
+
+
+CHECKS.add("a fresh Ready is later than the last admission", partial(_later, 1))
+CHECKS.add("a fresh Ready is later than the last admission, within one second", partial(_later, 0))
 
 
 @CHECKS
@@ -385,6 +388,34 @@ def a_workload_made_anew_under_the_same_name() -> None:
     assert process.finish().result is Result.CONFLICT
     assert run_pass(server).result is Result.ADMITTED
     assert count(server, NAME) == 3
+
+
+@CHECKS
+def two_checks_of_ours_on_one_queue() -> None:
+    """Each is served in its turn; the second Ready has an A of its own, and then nothing is left to do."""
+    both = frozenset({CHECK, "dispatch-2"})
+    server = scene(workload=objects.workload(checks=[check_state(), check_state("dispatch-2")]))
+    for expected in (2, 3):
+        outcome = server.run(readmit(TEAM, WORKLOAD, both))
+        assert (outcome.result, outcome.count) == (Result.ADMITTED, expected)
+    assert [entry["state"] for entry in server.read(WORKLOADS, WORKLOAD)["status"]["admissionChecks"]] == ["Ready"] * 2
+    assert server.run(readmit(TEAM, WORKLOAD, both)).result is Result.NOTHING
+
+
+def _may_not_look(kind: str) -> None:
+    """The right to read a part of the evidence is taken away: a wait that says so, said once."""
+    server = scene()
+
+    def refuse(request: Request) -> None:
+        if getattr(request, "resource", None) is not None and request.resource.kind == kind:  # type: ignore[union-attr]
+            raise DeniedError("pods is forbidden", status=403)
+
+    server.before = refuse
+    waits(server, Reason.STILL_RUNNING, "no right to look", "forbidden")
+
+
+for _kind in ("JobSet", "Job", "Pod"):
+    CHECKS.add(f"may not look at: {_kind}", partial(_may_not_look, _kind))
 
 
 @CHECKS
