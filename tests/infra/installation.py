@@ -1,0 +1,181 @@
+"""`infra/` as a user runs it: the real engine, its files in a folder of their own, state on disk.
+
+And a client for whoever looks at the cluster meanwhile: JSON in and out, as the administrator or as an account.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import ssl
+import subprocess
+import urllib.error
+import urllib.request
+from collections.abc import Mapping
+from dataclasses import dataclass
+from http import HTTPStatus
+from http.client import HTTPResponse
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from dispatch_local.cluster import Cluster
+
+INFRA = Path(__file__).parents[2] / "infra"
+STACK = "test"
+SECONDS = 420
+"""More than the longest wait in `infra/`: Pulumi's own message is worth having."""
+
+
+class Installation:
+    """One stack of `infra/` with the configuration that it was made with."""
+
+    def __init__(self, cluster: Cluster, folder: Path, config: Mapping[str, Any]) -> None:
+        self._env = os.environ | cluster.pulumi_env(folder)
+        self._folder = folder / "infra"
+        self._folder.mkdir()
+        # A copy, so that no stack file is left in the checkout.
+        for name in ("Pulumi.yaml", "__main__.py"):
+            shutil.copy(INFRA / name, self._folder)
+        self._run("stack", "init", STACK)
+        self.configure(config)
+
+    def configure(self, config: Mapping[str, Any]) -> None:
+        """Replace the stack's configuration."""
+        path = self._folder / f"Pulumi.{STACK}.yaml"
+        whole = yaml.safe_load(path.read_text())
+        whole["config"] = {"pulumi:disable-default-providers": ["kubernetes"]} | {
+            f"dispatch-infra:{key}": value for key, value in config.items()
+        }
+        path.write_text(yaml.safe_dump(whole))
+
+    def up(self) -> dict[str, Any]:
+        """Run `pulumi up` and return the outputs."""
+        self._run("up", "--yes", "--skip-preview")
+        outputs: dict[str, Any] = json.loads(self._run("stack", "output", "--json"))
+        return outputs
+
+    def up_fails(self) -> str:
+        """Run `pulumi up`, which has to fail, and return what it prints."""
+        return self._run("up", "--yes", "--skip-preview", fails=True)
+
+    def expect_no_changes(self) -> None:
+        """Run `pulumi preview`, which has to find nothing to do."""
+        self._run("preview", "--expect-no-changes")
+
+    def refresh_finds_no_drift(self) -> None:
+        """Run `pulumi refresh`, which has to find the cluster as the state says."""
+        self._run("refresh", "--yes", "--skip-preview", "--expect-no-changes")
+
+    def destroy(self) -> None:
+        """Run `pulumi destroy`."""
+        self._run("destroy", "--yes", "--skip-preview")
+
+    def _run(self, *arguments: str, fails: bool = False) -> str:
+        done = subprocess.run(
+            ["pulumi", "--non-interactive", "--color=never", *arguments],
+            cwd=self._folder,
+            env=self._env,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=SECONDS,
+            check=False,
+        )
+        assert (done.returncode != 0) is fails, f"pulumi {' '.join(arguments)}\n{done.stdout}"
+        return done.stdout
+
+
+class Server:
+    """The API server of a cluster, seen by one account."""
+
+    def __init__(self, cluster: Cluster, token: str | None = None) -> None:
+        self._cluster = cluster
+        kubeconfig = yaml.safe_load(cluster.kubeconfig.read_text())
+        endpoint = kubeconfig["clusters"][0]["cluster"]
+        self._address = endpoint["server"]
+        self._context = ssl.create_default_context(cafile=endpoint["certificate-authority"])
+        self._token = token or kubeconfig["users"][0]["user"]["token"]
+
+    def account(self, namespace: str, name: str) -> Server:
+        """Return the server as a ServiceAccount sees it, with a real token."""
+        path = f"/api/v1/namespaces/{namespace}/serviceaccounts/{name}/token"
+        request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
+        return Server(self._cluster, self.post(path, request)["status"]["token"])
+
+    def get(self, path: str) -> Any:
+        """Return what is at `path`; None if there is nothing."""
+        try:
+            return self._sent("GET", path)
+        except urllib.error.HTTPError as error:
+            if error.code != HTTPStatus.NOT_FOUND:
+                raise
+            return None
+
+    def post(self, path: str, body: dict[str, Any]) -> Any:
+        """Create an object."""
+        return self._sent("POST", path, body)
+
+    def merge(self, path: str, body: dict[str, Any]) -> Any:
+        """Change some fields of an object."""
+        return self._sent("PATCH", path, body, "application/merge-patch+json")
+
+    def delete(self, path: str) -> None:
+        """Delete an object."""
+        self._sent("DELETE", path)
+
+    def now(self) -> int:
+        """Return the newest version of anything in the cluster: one etcd counts for all objects."""
+        return int(self.get("/api/v1/namespaces?limit=1")["metadata"]["resourceVersion"])
+
+    def history(self, collection: str, name: str, since: int) -> list[Version]:
+        """Return all versions of one object after `since`, oldest first.
+
+        Not the audit log: it loses server-side applies in YAML, which is how pulumi-kubernetes writes.
+        """
+        watch = f"watch=true&resourceVersion={since}&timeoutSeconds=1&fieldSelector=metadata.name%3D{name}"
+        with self._open("GET", f"{collection}?{watch}") as lines:
+            return [Version.parse(json.loads(line)) for line in lines]
+
+    def _sent(self, method: str, path: str, body: Any = None, content_type: str = "application/json") -> Any:
+        with self._open(method, path, body, content_type) as answer:
+            return json.load(answer)
+
+    def _open(self, method: str, path: str, body: Any = None, content_type: str = "application/json") -> HTTPResponse:
+        headers = {"Authorization": f"Bearer {self._token}", "Content-Type": content_type}
+        data = None if body is None else json.dumps(body).encode()
+        request = urllib.request.Request(self._address + path, data, headers, method=method)
+        try:
+            answer: HTTPResponse = urllib.request.urlopen(request, timeout=60, context=self._context)
+        except urllib.error.HTTPError as error:
+            error.add_note(error.read().decode())
+            error.close()
+            raise
+        return answer
+
+
+@dataclass(frozen=True)
+class Version:
+    """One version of an object, as a watch tells of it."""
+
+    order: int
+    """Compares across all objects of the cluster."""
+    deleted: bool
+    body: Any
+
+    @classmethod
+    def parse(cls, event: Any) -> Version:
+        assert event["type"] in ("ADDED", "MODIFIED", "DELETED"), event
+        return cls(int(event["object"]["metadata"]["resourceVersion"]), event["type"] == "DELETED", event["object"])
+
+    def condition(self, kind: str) -> str:
+        """Return the status of a condition, `absent` if there is none."""
+        return condition(self.body, kind)
+
+
+def condition(found: Any, kind: str) -> str:
+    """Return the status of an object's condition, `absent` if there is none."""
+    conditions = (found.get("status") or {}).get("conditions") or []
+    return next((entry["status"] for entry in conditions if entry["type"] == kind), "absent")
