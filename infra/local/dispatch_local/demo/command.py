@@ -66,8 +66,8 @@ def demo_command(cluster: Cluster) -> None:
     teller = Teller()
     stage = Stage(cluster.name, teller.progress)
     play = Play(stage, teller.line, teller.clock)
-    python = os.path.relpath(sys.executable)
-    down = f"{python} -m dispatch_local --name {cluster.name} down"
+    near = os.path.relpath(sys.executable)
+    down = f"{sys.executable if near.startswith('..') else near} -m dispatch_local --name {cluster.name} down"
     try:
         play.perform()
     except KeyboardInterrupt:
