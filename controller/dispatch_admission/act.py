@@ -14,7 +14,6 @@ from dispatch_admission.decide import (
     Raise,
     ReadEvidence,
     ReadOwner,
-    Reason,
     TakeBack,
     Wait,
     decide,
@@ -23,6 +22,7 @@ from dispatch_admission.decide import (
 from dispatch_admission.observe import read_owner
 from dispatch_gates.contract.count import with_count
 from dispatch_gates.contract.names import TRAINJOBS, WORKLOADS
+from dispatch_gates.contract.next_execution import Reason
 from dispatch_gates.contract.times import later_than, latest, second_after
 from dispatch_gates.contract.trainjob import TrainJob, parse_trainjob
 from dispatch_gates.contract.workload import Check, State, Workload, parse_workload, with_check

@@ -8,31 +8,13 @@ The rules stand in order, the refusals first, and the default is to wait.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import TypeAlias
 
-from dispatch_gates.contract.count import MAX_COUNT, Unreadable
 from dispatch_gates.contract.execution import Evidence
-from dispatch_gates.contract.objects import listed
+from dispatch_gates.contract.next_execution import NotYet, Reason, next_count
 from dispatch_gates.contract.times import later_than
 from dispatch_gates.contract.trainjob import TrainJob
 from dispatch_gates.contract.workload import Check, State, Workload
-
-
-class Reason(StrEnum):
-    """Why a Workload waits at the check. The README explains each."""
-
-    OWNER_UNREADABLE = "OwnerUnreadable"
-    CONCURRENT_ADMISSION = "ConcurrentAdmission"
-    DELETING = "Deleting"
-    ENDED = "Ended"
-    GATED = "Gated"
-    HELD = "Held"
-    NOT_SUSPENDED = "NotSuspended"
-    STILL_RUNNING = "StillRunning"
-    COUNT_UNREADABLE = "CountUnreadable"
-    TRAINER_BEHIND = "TrainerBehind"
-    REFUSED = "Refused"
 
 
 @dataclass(frozen=True)
@@ -210,36 +192,14 @@ def _must_not_run(check: Check, job: TrainJob) -> Wait | None:
 
 
 def _next_execution(check: Check, job: TrainJob, evidence: Evidence, raised: int | None) -> Action:
-    # 8. Quiescent: nothing of the previous execution runs or can still start.
-    if remains := evidence.remains():
-        return Wait(
-            check, Reason.STILL_RUNNING, f"the previous execution may still run: {listed(remains, len(remains))}"
-        )
-    jobset = evidence.jobset
-    assert jobset is not None, "an execution without a JobSet is not over"
-    # 9. A must be readable everywhere, and the JobSet must carry the TrainJob's: otherwise Trainer is behind,
-    #    and may still act on an earlier view.
-    for carrier in (job.count, jobset.count, *(batch.count for batch in evidence.jobs)):
-        if isinstance(carrier, Unreadable):
-            return Wait(check, Reason.COUNT_UNREADABLE, f"the admission count cannot be read: {carrier.seen}")
-    if jobset.count != job.count:
-        return Wait(
-            check, Reason.TRAINER_BEHIND, f"JobSet {jobset.meta.name} has A={jobset.count}, TrainJob A={job.count}"
-        )
-    highest = max(evidence.highest_count(), job.count if isinstance(job.count, int) else 0)
+    # 8. and 9. The previous execution is over, A can be read, and Trainer is not behind.
+    count = next_count(job, evidence)
+    if isinstance(count, NotYet):
+        return Wait(check, count.reason, count.why)
+    assert evidence.jobset is not None, "an execution without a JobSet is not over"
     # 10. Raise A once in this pass, above all that anything carries; then, from evidence read after that, Ready.
-    if raised is not None:
-        if job.count != raised or highest != raised or any(_carries(batch.count, raised) for batch in evidence.jobs):
-            return Wait(check, Reason.COUNT_UNREADABLE, f"something carries A={highest} already")
-        return Approve(check, f"A={raised}; the previous execution is over")
-    if job.count is None and not any(isinstance(batch.count, int) for batch in evidence.jobs):
-        return Wait(
-            check, Reason.COUNT_UNREADABLE, f"TrainJob {job.meta.name} carries no admission count; was it started?"
-        )
-    if highest >= MAX_COUNT:
-        return Wait(check, Reason.COUNT_UNREADABLE, f"A={highest} is as high as it goes")
-    return Raise(check, highest + 1, tuple(replicated.name for replicated in jobset.replicated_jobs))
-
-
-def _carries(count: object, raised: int) -> bool:
-    return isinstance(count, int) and count >= raised
+    if raised is None:
+        return Raise(check, count, tuple(replicated.name for replicated in evidence.jobset.replicated_jobs))
+    if count != raised + 1 or any(isinstance(batch.count, int) and batch.count >= raised for batch in evidence.jobs):
+        return Wait(check, Reason.COUNT_UNREADABLE, f"something carries A={count - 1} already, beside A={raised}")
+    return Approve(check, f"A={raised}; the previous execution is over")

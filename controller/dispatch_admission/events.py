@@ -10,9 +10,9 @@ from datetime import UTC, datetime
 from typing import Final
 
 from dispatch_admission.act import Outcome, Result
-from dispatch_admission.decide import Reason
 from dispatch_gates.cluster.connection import Connection, path_of
 from dispatch_gates.contract.names import CONTROLLER_NAME, EVENTS, TRAINJOBS
+from dispatch_gates.contract.next_execution import Reason
 from dispatch_gates.requests import ApiError
 
 _log = logging.getLogger(__name__)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from dispatch_admission.decide import Foreign, Ours, Owner, Reason, Unknown
+from dispatch_admission.decide import Foreign, Ours, Owner, Unknown
 from dispatch_gates.contract.names import JOBS, JOBSETS, TRAINJOBS, WORKLOADS, Resource
+from dispatch_gates.contract.next_execution import Reason
 from dispatch_gates.contract.objects import MalformedError, parse_meta
 from dispatch_gates.contract.trainjob import parse_trainjob
 from dispatch_gates.contract.workload import Workload

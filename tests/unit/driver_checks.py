@@ -8,8 +8,8 @@ from collections.abc import Awaitable, Callable
 from aiohttp import web
 
 from dispatch_admission.act import Result, readmit
-from dispatch_admission.decide import Reason
 from dispatch_gates.contract.names import PODS, TRAINJOBS, WORKLOADS
+from dispatch_gates.contract.next_execution import Reason
 from dispatch_gates.contract.objects import JsonObject
 from dispatch_gates.requests import ApiError, Get, List, Listing, UnreachableError, Watch
 from model import objects

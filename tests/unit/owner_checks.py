@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from functools import partial
 
 from dispatch_admission.act import Result
-from dispatch_admission.decide import Reason
 from dispatch_gates.contract.names import JOBS, JOBSETS, TRAINJOBS, WORKLOADS
+from dispatch_gates.contract.next_execution import Reason
 from dispatch_gates.contract.objects import JsonObject
 from dispatch_gates.requests import (
     ApiError,

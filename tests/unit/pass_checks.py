@@ -7,8 +7,8 @@ from functools import partial
 from typing import Any
 
 from dispatch_admission.act import Outcome, Result, readmit
-from dispatch_admission.decide import Reason
 from dispatch_gates.contract.names import JOBSET_NAME, TRAINJOBS, WORKLOADS
+from dispatch_gates.contract.next_execution import Reason
 from dispatch_gates.contract.objects import JsonObject
 from dispatch_gates.requests import Replace, ReplaceStatus
 from model import objects

@@ -7,8 +7,9 @@ from functools import partial
 
 from dispatch_admission.act import Outcome, Result, readmit
 from dispatch_admission.checks import activate, is_ours
-from dispatch_admission.decide import MAX_MESSAGE, Reason
+from dispatch_admission.decide import MAX_MESSAGE
 from dispatch_gates.contract.names import ADMISSION_CHECKS, JOBS, JOBSETS, PODS, TRAINJOBS, WORKLOADS
+from dispatch_gates.contract.next_execution import Reason
 from dispatch_gates.contract.objects import JsonObject
 from dispatch_gates.requests import DeniedError, InvalidError, List, Replace, ReplaceStatus, Request, Watch
 from model import objects

@@ -57,6 +57,16 @@ class TrainJob:
         return self.meta.labels.get(QUEUE_NAME)
 
     @property
+    def kueue_mode(self) -> bool:
+        """Whether Kueue decides when the job runs; otherwise suspend is ours."""
+        return self.queue is not None
+
+    @property
+    def past_gate(self) -> bool:
+        """Whether the job was opened. Kueue mode: our entry is gone; plain mode: the opened mark is there."""
+        return not self.gates.ours if self.kueue_mode else self.opened
+
+    @property
     def ended(self) -> str | None:
         """`Complete` or `Failed` where the job has ended."""
         return next((kind for kind in ("Complete", "Failed") if self.conditions.true(kind)), None)
@@ -95,8 +105,10 @@ def parse_trainjob(raw: JsonObject) -> TrainJob:
 
 
 def without_gate(job: TrainJob) -> JsonObject:
-    """Return a copy of the TrainJob without our entry in the start gate, all else as it was."""
+    """Return a copy of the TrainJob without our entry in the start gate, if it is there; all else as it was."""
     opened = copy.deepcopy(job.raw)
+    if not job.gates.ours:
+        return opened
     annotations = opened["metadata"]["annotations"]
     left = job.gates.without_ours().value
     if left is None:

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from dispatch_gates.contract.execution import Evidence, JobSet, parse_job, parse_jobset, parse_pod
 from dispatch_gates.contract.names import JOBS, JOBSET_NAME, JOBSETS, PODS
+from dispatch_gates.contract.next_execution import Reason, next_count
 from dispatch_gates.contract.objects import JsonObject, MalformedError, flag
-from dispatch_gates.requests import Changes, DeniedError, ExpiredError, Operation, Watch, find, select
+from dispatch_gates.contract.trainjob import TrainJob
+from dispatch_gates.operations.errors import TimedOutError
+from dispatch_gates.requests import Changes, DeniedError, ExpiredError, Operation, Pause, Watch, find, select
 
 T = TypeVar("T")
+
+_LOOK_SECONDS: Final = 0.5
+"""How often an execution that is ending is looked at: several kinds of objects would have to be watched instead."""
 
 
 def read_evidence(namespace: str, name: str) -> Operation[Evidence]:
@@ -43,6 +49,26 @@ def _parsed(parse: Callable[[JsonObject], T], items: Iterable[JsonObject], unrea
             yield parse(item)
         except MalformedError as error:
             unreadable.append(str(error))
+
+
+def await_next(job: TrainJob, seconds: float) -> Operation[tuple[int, tuple[str, ...]]]:
+    """Wait until the next execution of this version of the job may begin; return its A and the replicated jobs.
+
+    For plain mode, where the adapter itself begins it. Raises `TimedOutError`, saying what remains, after `seconds`.
+    """
+    left = seconds
+    while True:
+        evidence = yield from read_evidence(job.meta.namespace, job.meta.name)
+        count = next_count(job, evidence)
+        if isinstance(count, int):
+            assert evidence.jobset is not None, "an execution without a JobSet is not over"
+            return count, tuple(replicated.name for replicated in evidence.jobset.replicated_jobs)
+        if left <= 0 or count.reason is Reason.COUNT_UNREADABLE:
+            where = f"TrainJob {job.meta.namespace}/{job.meta.name}"
+            raise TimedOutError(f"{where} cannot run yet, after {seconds - left:g} s: {count}")
+        pause = min(left, _LOOK_SECONDS)
+        yield Pause(pause)
+        left -= pause
 
 
 def await_count(jobset: JobSet, count: int, seconds: float) -> Operation[bool]:

@@ -1,14 +1,18 @@
-"""Open: remove dispatch's own entry from the start gate (Kueue mode)."""
+"""Open: let a recorded job past the start gate."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Final
 
-from dispatch_gates.contract.names import TRAINJOBS
+from dispatch_gates.contract.count import with_count
+from dispatch_gates.contract.names import OPENED, TRAINJOBS
+from dispatch_gates.contract.objects import JsonObject
 from dispatch_gates.contract.trainjob import TrainJob, parse_trainjob, without_gate
 from dispatch_gates.operations.errors import RefusedError, RejectedError, TimedOutError
+from dispatch_gates.operations.evidence import await_next
 from dispatch_gates.operations.jobs import read_job
+from dispatch_gates.operations.start import WORKLOAD_SECONDS
 from dispatch_gates.requests import ConflictError, Operation, Replace, UnreachableError, write
 
 ATTEMPTS: Final = 8
@@ -17,7 +21,7 @@ ATTEMPTS: Final = 8
 
 @dataclass(frozen=True)
 class Opened:
-    """A job past its gate. `already`: it was so before; `held_by`: the gates of administrators that remain."""
+    """A job past its gate. `already`: it was so before."""
 
     job: TrainJob
     already: bool
@@ -28,27 +32,42 @@ class Opened:
         return self.job.gates.others
 
 
-def open_job(namespace: str, name: str, uid: str) -> Operation[Opened]:
+def open_job(namespace: str, name: str, uid: str, *, seconds: float = WORKLOAD_SECONDS) -> Operation[Opened]:
     """Open the job of this UID; success without a write where it is past its gate already.
 
-    Raises `RejectedError` where it ended or is being deleted while still gated, `RefusedError` where there is no
-    such job, `TimedOutError` where others kept changing it.
+    Kueue mode: our entry leaves the gate, Kueue does the rest. Plain mode: in one update the entry leaves, suspend
+    is lifted, the opened mark is set and A raised, once JobSet and Jobs are there (`seconds` at most). Under a hold
+    the gate opens and the hold stays.
+
+    Raises `RejectedError` where the job ended or is being deleted while still gated, `RefusedError` where there is
+    no such job, `TimedOutError` where others kept changing it or its JobSet did not come.
     """
     where = f"TrainJob {namespace}/{name}"
     for _ in range(ATTEMPTS):
         job = yield from read_job(namespace, name, uid)
         if job is None:
             raise RefusedError(f"{where} (uid {uid}) is gone; it was not opened. Start it as the next submission.")
-        if not job.gates.ours:
+        if job.past_gate:
             return Opened(job, already=True)
         if job.ended or job.meta.deleting:
             state = f"ended ({job.ended})" if job.ended else "is being deleted"
             raise RejectedError(f"{where} {state} without ever having been opened; start the next submission.")
-        if job.queue is None:
-            raise RefusedError(f"{where} has no queue label: plain mode cannot be opened by this version.")
         try:
-            stored = yield from write(Replace(TRAINJOBS, without_gate(job)))
+            body = without_gate(job) if job.kueue_mode else (yield from _plain(job, seconds))
+            stored = yield from write(Replace(TRAINJOBS, body))
         except (ConflictError, UnreachableError):
             continue  # somebody else wrote first, or our own write may be in: read and decide again
         return Opened(parse_trainjob(stored), already=False)
     raise TimedOutError(f"{where} was not opened: it changed, or gave no answer, {ATTEMPTS} times in a row. Try again.")
+
+
+def _plain(job: TrainJob, seconds: float) -> Operation[JsonObject]:
+    """Build the one update that opens a job in plain mode."""
+    body = without_gate(job)
+    body["metadata"].setdefault("annotations", {})[OPENED] = "true"
+    if job.held:
+        return body
+    count, names = yield from await_next(job, seconds)
+    body = with_count(body, count, names)
+    body["spec"]["suspend"] = False
+    return body

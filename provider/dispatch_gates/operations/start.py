@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from dispatch_gates.contract import names
+from dispatch_gates.contract.hazards import hazards
 from dispatch_gates.contract.manifest import JobSpec, Runtime, manifest, name_problem, parse_runtime, problems
 from dispatch_gates.contract.objects import JsonObject, number
 from dispatch_gates.contract.readback import differences
@@ -31,10 +32,14 @@ WORKLOAD_SECONDS: Final = 30.0
 
 @dataclass(frozen=True)
 class Started:
-    """A job that is recorded by the API server; closed, unless it was taken over open."""
+    """A job that is recorded by the API server; closed, unless it was taken over open.
+
+    `warnings` are for people: what the runtime may do inside one admission.
+    """
 
     job: TrainJob
     adopted: bool
+    warnings: tuple[str, ...] = ()
 
 
 def start(
@@ -49,8 +54,9 @@ def start(
     runtime = yield from _runtime(asked)
     body = manifest(asked, [name for name, *_ in runtime.replicated_jobs])
     job, adopted = yield from _create(asked, body)
-    if adopted and not job.gates.ours:
-        return Started(job, adopted)
+    warnings = tuple(str(hazard) for hazard in hazards(runtime))
+    if adopted and job.past_gate:
+        return Started(job, adopted, warnings)
     if changed := differences(body, job.raw):
         what = "; ".join(str(difference) for difference in changed)
         yield from _stop_and_refuse(job, f"the API server holds something else than was sent: {what}")
@@ -64,7 +70,7 @@ def start(
             ) from error
         if why := _no_proof(workload, check, asked.queue, workload_seconds):
             yield from _stop_and_refuse(job, why)
-    return Started(job, adopted)
+    return Started(job, adopted, warnings)
 
 
 def _runtime(asked: JobSpec) -> Operation[Runtime]:
@@ -80,6 +86,8 @@ def _runtime(asked: JobSpec) -> Operation[Runtime]:
     runtime = parse_runtime(raw)
     if problem := name_problem(asked.identity, runtime, number(asked.spec, "trainer", "numNodes")):
         raise RefusedError(problem)
+    if fatal := [str(hazard) for hazard in hazards(runtime) if hazard.fatal]:
+        raise RefusedError(f"{kind} {name} cannot be used for a gated job: {'; '.join(fatal)}. Remove the setting.")
     return runtime
 
 
