@@ -1,4 +1,4 @@
-"""Status: one value that says where a job stands, and why."""
+"""Status: one value that says where a job stands, since when, and why."""
 
 from __future__ import annotations
 
@@ -7,20 +7,22 @@ from enum import StrEnum
 
 from dispatch_gates.contract import names
 from dispatch_gates.contract.execution import Evidence
-from dispatch_gates.contract.objects import listed
+from dispatch_gates.contract.objects import listed, text
 from dispatch_gates.contract.trainjob import TrainJob
 from dispatch_gates.contract.workload import State, Workload
 from dispatch_gates.operations.evidence import read_evidence
 from dispatch_gates.operations.jobs import read_job, read_workload
-from dispatch_gates.requests import Operation
+from dispatch_gates.requests import NotFoundError, Operation
 
 
 class JobState(StrEnum):
-    """Where a job stands."""
+    """Where a job stands. What each means, and what to do: provider/README.md."""
 
     GATED = "Gated"
     HELD_BY_ADMINISTRATOR = "HeldByAdministrator"
     HELD = "Held"
+    UNMANAGED = "Unmanaged"
+    DEACTIVATED = "Deactivated"
     WAITING_FOR_QUOTA = "WaitingForQuota"
     WAITING_AT_CHECK = "WaitingAtCheck"
     STARTING = "Starting"
@@ -33,12 +35,32 @@ class JobState(StrEnum):
 
 
 @dataclass(frozen=True)
-class Status:
-    """Where a job stands, why, and with which A; `job` is what it was read from."""
+class Verdict:
+    """A state, why, and since when (RFC 3339, empty where nothing tells)."""
 
-    job: TrainJob
     state: JobState
     why: str
+    since: str = ""
+
+
+@dataclass(frozen=True)
+class Status:
+    """Where a job stands, and what that was read from."""
+
+    job: TrainJob
+    workload: Workload | None
+    evidence: Evidence
+    verdict: Verdict
+
+    @property
+    def state(self) -> JobState:
+        """Where it stands."""
+        return self.verdict.state
+
+    @property
+    def why(self) -> str:
+        """Why it stands there."""
+        return self.verdict.why
 
     @property
     def admission_count(self) -> int | None:
@@ -53,53 +75,79 @@ def status(
     job = yield from read_job(namespace, name, uid)
     if job is None:
         return None
-    workload = (yield from read_workload(job)) if job.queue is not None else None
+    workload = None
+    if job.kueue_mode:
+        try:
+            workload = yield from read_workload(job)
+        except NotFoundError:
+            pass  # no such kind: Kueue is not installed, or no more
     evidence = yield from read_evidence(namespace, name)
-    state, why = judge(job, workload, evidence, check)
-    return Status(job, state, why)
+    return Status(job, workload, evidence, judge(job, workload, evidence, check))
 
 
-def judge(job: TrainJob, workload: Workload | None, evidence: Evidence, check: str) -> tuple[JobState, str]:
+def judge(job: TrainJob, workload: Workload | None, evidence: Evidence, check: str) -> Verdict:
     """Say where a job stands. Rules in order; the first that fits says it."""
-    alive = sorted(pod.meta.name for pod in evidence.pods if pod.may_run)
+    alive = sorted(str(pod) for pod in evidence.pods if pod.may_run)
+    left = f"; left: {listed(alive, len(alive))}" if alive else ""
     if job.meta.deleting:
-        return JobState.DELETING, f"pods left: {listed(alive, len(alive))}" if alive else "being deleted"
+        return Verdict(JobState.DELETING, f"being deleted{left}", text(job.raw, "metadata", "deletionTimestamp") or "")
     if job.ended:
-        condition = job.conditions.get(job.ended)
-        return JobState(job.ended), condition.message if condition else ""
-    if job.gates.ours:
-        return JobState.GATED, "not opened yet"
+        ended = job.conditions.get(job.ended)
+        assert ended is not None, "an ended job has the condition that says so"
+        return Verdict(JobState(job.ended), f"{ended.message or ended.reason}{left}", ended.time)
+    created = text(job.raw, "metadata", "creationTimestamp") or ""
+    if not job.past_gate:
+        return Verdict(JobState.GATED, "not opened yet; held too" if job.held else "not opened yet", created)
     if job.gates.closed:
-        return (
-            JobState.HELD_BY_ADMINISTRATOR,
-            f"gates left: {', '.join(job.gates.others) or 'one without a name'}",
-        )
+        who = ", ".join(job.gates.names) or "an entry without a name"
+        return Verdict(JobState.HELD_BY_ADMINISTRATOR, f"gates left: {who}")
     if job.held:
-        return (
-            JobState.HELD,
-            f"hold mark set; pods left: {listed(alive, len(alive))}" if alive else "hold mark set",
-        )
+        return Verdict(JobState.HELD, f"hold mark set{left}")
     if not job.suspended:
-        if alive:
-            return JobState.RUNNING, f"{len(alive)} pods with A={job.count}"
-        return JobState.STARTING, "no pod yet"
-    return _suspended(workload, alive, check)
+        return _unsuspended(job, evidence, alive)
+    if not job.kueue_mode:
+        return Verdict(JobState.SUSPENDED, f"suspended by somebody else, without the hold mark{left}", _since(job))
+    return _suspended(workload, left, check)
 
 
-def _suspended(workload: Workload | None, alive: list[str], check: str) -> tuple[JobState, str]:
-    """Say why an opened job is suspended."""
+def _since(job: TrainJob) -> str:
+    """Return when suspend last changed, as Trainer saw it."""
+    condition = job.conditions.get("Suspended")
+    return condition.time if condition else ""
+
+
+def _unsuspended(job: TrainJob, evidence: Evidence, alive: list[str]) -> Verdict:
+    if alive:
+        counts = sorted({str(pod.count) for pod in evidence.pods if pod.may_run})
+        return Verdict(JobState.RUNNING, f"{len(alive)} pods, A={', '.join(counts)}", _since(job))
+    if evidence.jobset is None:
+        return Verdict(JobState.STARTING, "Trainer has not made its JobSet yet", _since(job))
+    if evidence.jobset.suspended:
+        return Verdict(JobState.STARTING, "its JobSet is still suspended: Trainer is behind", _since(job))
+    waiting = sorted(job.meta.name for job in evidence.jobs if job.suspended)
+    if waiting:
+        # A policy that denies the resume says so in JobSet's log alone.
+        why = f"Jobs still suspended: {listed(waiting, len(waiting))}; if it lasts, JobSet's log says why"
+        return Verdict(JobState.STARTING, why, _since(job))
+    return Verdict(JobState.STARTING, "no pod yet", _since(job))
+
+
+def _suspended(workload: Workload | None, left: str, check: str) -> Verdict:
+    """Say why an opened job of Kueue mode is suspended."""
     if workload is None:
-        return JobState.SUSPENDED, "suspended, and Kueue has no Workload for it"
+        return Verdict(JobState.UNMANAGED, f"Kueue has no Workload for it: is Kueue running?{left}")
     if not workload.active:
-        return JobState.SUSPENDED, "its Workload was deactivated (spec.active false), not by a hold of ours"
-    if workload.conditions.true("Evicted") and alive:
-        return JobState.STOPPING, f"evicted; pods left: {listed(alive, len(alive))}"
-    if workload.reserved:
-        entry = workload.entry({check})
-        if entry is None:
-            return JobState.WAITING_AT_CHECK, f"its queue does not name AdmissionCheck {check}"
-        if entry.state == State.READY:
-            return JobState.STARTING, "the check is Ready; Kueue or another check has the next step"
-        return JobState.WAITING_AT_CHECK, entry.message or "the controller has not looked at it yet"
-    reserved = workload.conditions.get("QuotaReserved")
-    return JobState.WAITING_FOR_QUOTA, reserved.message if reserved else "Kueue has not looked at it yet"
+        return Verdict(JobState.DEACTIVATED, f"its Workload was deactivated, not by a hold of dispatch's{left}")
+    evicted, reserved = workload.conditions.get("Evicted"), workload.conditions.get("QuotaReserved")
+    if evicted is not None and evicted.status == "True" and (left or workload.reserved):
+        return Verdict(JobState.STOPPING, f"evicted ({evicted.reason}){left}", evicted.time)
+    if not workload.reserved:
+        why = reserved.message if reserved and reserved.message else "Kueue has not looked at it yet"
+        return Verdict(JobState.WAITING_FOR_QUOTA, why, reserved.time if reserved else "")
+    since = reserved.time if reserved else ""
+    entry = workload.entry({check})
+    if entry is None:
+        return Verdict(JobState.WAITING_AT_CHECK, f"its queue does not name AdmissionCheck {check}", since)
+    if entry.state == State.READY:
+        return Verdict(JobState.STARTING, "the check is Ready; Kueue or another check has the next step", entry.time)
+    return Verdict(JobState.WAITING_AT_CHECK, entry.message or "the controller has not looked at it yet", since)
