@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -77,10 +78,8 @@ def status(
         return None
     workload = None
     if job.kueue_mode:
-        try:
+        with suppress(NotFoundError):  # no such kind: Kueue is not installed, or no more
             workload = yield from read_workload(job)
-        except NotFoundError:
-            pass  # no such kind: Kueue is not installed, or no more
     evidence = yield from read_evidence(namespace, name)
     return Status(job, workload, evidence, judge(job, workload, evidence, check))
 
