@@ -21,13 +21,13 @@ from dispatch_gates.contract.names import Resource
 from dispatch_gates.contract.trainjob import TrainJob
 from dispatch_gates.requests import Delete, InvalidError, Operation
 from dispatch_local.cluster import Cluster
+from world import ControllerProcess, World, until
 
 POLICIES = Resource("admissionregistration.k8s.io", "v1", "validatingadmissionpolicies", "ValidatingAdmissionPolicy")
 POLICY_BINDINGS = Resource(
     "admissionregistration.k8s.io", "v1", "validatingadmissionpolicybindings", "ValidatingAdmissionPolicyBinding"
 )
 CONFIG_MAPS = Resource("", "v1", "configmaps", "ConfigMap")
-from world import ControllerProcess, World, until
 
 WITHOUT_EVICTED = (
     ("dispatch_admission.decide", '("Finished", "DeactivationTarget", "Evicted", "Admitted")', '("Finished",)'),
