@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
+from dispatch_local import paths
 from dispatch_local.cluster import Cluster
 
 
@@ -15,12 +18,20 @@ def cluster() -> Iterator[Cluster]:
     """Return a real cluster with a real node; tests keep apart by namespaces of their own.
 
     DISPATCH_TEST_CLUSTER names one that is used if it is up and left up: for trying one test many times.
+    Without it two runs at once have a cluster each, and one that a killed run left is taken down.
     """
-    kept = os.environ.get("DISPATCH_TEST_CLUSTER")
-    cluster = Cluster(kept or "test")
-    if not kept:
-        cluster.down()
-    cluster.up()
-    yield cluster
-    if not kept:
+    if kept := os.environ.get("DISPATCH_TEST_CLUSTER"):
+        cluster = Cluster(kept)
+        cluster.up()
+        yield cluster
+        return
+    for home in paths.clusters().glob("test-*"):
+        owner = re.fullmatch(r"test-(\d+)", home.name)
+        if owner and not Path(f"/proc/{owner[1]}").exists():
+            Cluster(home.name).down()
+    cluster = Cluster(f"test-{os.getpid()}")
+    try:
+        cluster.up()
+        yield cluster
+    finally:
         cluster.down()

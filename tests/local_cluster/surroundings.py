@@ -60,12 +60,14 @@ def processes(layout: Layout) -> frozenset[tuple[int, int]]:
 
 
 def _started_at(pid: int) -> int | None:
-    """Return when a process started, in clock ticks after boot; None if it is gone."""
+    """Return when a process started, in clock ticks after boot; None if it has ended."""
     try:
-        # Field 22; the name in field 2 may hold spaces and parentheses.
-        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19])
+        # Fields 3 and 22; the name in field 2 may hold spaces and parentheses.
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except (FileNotFoundError, ProcessLookupError):
         return None
+    # A zombie has ended; when the machine's own init reaps it is not the cluster's doing.
+    return None if fields[0] == "Z" else int(fields[19])
 
 
 def _commands() -> Iterator[str]:
