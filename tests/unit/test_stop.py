@@ -47,14 +47,12 @@ def test_stopped_already() -> None:
 
 def test_waits_for_the_trainjob_and_then_for_its_pods() -> None:
     server = finalized(objects.pod(), objects.pod(of="dj-other", name="other"))
-    steps = iter(
-        [lambda: server.remove(TRAINJOBS, NAME), lambda: server.remove(PODS, objects.pod()["metadata"]["name"])]
-    )
+    leaving = {TRAINJOBS: NAME, PODS: objects.pod()["metadata"]["name"]}
     waited: list[str] = []
 
     def idle(request: Watch) -> bool:
         waited.append(request.resource.plural)
-        next(steps)()
+        server.remove(request.resource, leaving[request.resource])
         return True
 
     server.idle = idle

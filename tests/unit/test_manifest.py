@@ -1,0 +1,180 @@
+"""The TrainJob that Start sends, and what is refused before it is built.
+
+Aspects: closed in both modes; A at 0 in every replicated job; what containers read; what the user gave is kept; what
+belongs to the gates; the hash of a request.
+"""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dispatch_gates.contract.count import count_of_patches, our_patches, patched_jobs
+from dispatch_gates.contract.identity import Identity
+from dispatch_gates.contract.manifest import JobSpec, SpecError, manifest, problems
+from dispatch_gates.contract.names import (
+    ADMISSION_GATED_BY,
+    GATE,
+    KUEUE_PATCH_MANAGER,
+    PATCH_MANAGER,
+    PRIORITY_CLASS,
+    QUEUE_NAME,
+    ULID_LABEL,
+)
+from dispatch_gates.contract.objects import JsonObject
+from model.objects import NAME, TEAM, ULID
+from unit.adapter import asked
+
+RUNTIME = {"runtimeRef": {"name": "torch"}}
+ENV = [
+    {"name": "DISPATCH_ULID", "value": ULID},
+    {"name": "DISPATCH_SUBMISSION", "value": "1"},
+    {
+        "name": "DISPATCH_ADMISSION_COUNT",
+        "valueFrom": {"fieldRef": {"fieldPath": "metadata.annotations['dispatch.phpboyscout.uk/admission-count']"}},
+    },
+    {
+        "name": "DISPATCH_RESTART_ATTEMPT",
+        "valueFrom": {"fieldRef": {"fieldPath": "metadata.labels['jobset.sigs.k8s.io/restart-attempt']"}},
+    },
+]
+
+
+def built(**more: Any) -> JsonObject:
+    return manifest(asked(**more), ["dataset-initializer", "node"])
+
+
+@pytest.mark.parametrize("queue", ["training", None], ids=["Kueue mode", "plain mode"])
+def test_closed_in_both_modes(queue: str | None) -> None:
+    body = built(queue=queue)
+    assert body["metadata"]["annotations"][ADMISSION_GATED_BY] == GATE
+    assert body["spec"]["suspend"] is True
+    assert body["metadata"]["labels"].get(QUEUE_NAME) == queue
+
+
+def test_named_by_the_identity_alone() -> None:
+    metadata = built()["metadata"]
+    assert (metadata["name"], metadata["namespace"]) == (NAME, TEAM)
+    assert "generateName" not in metadata
+    assert metadata["labels"][ULID_LABEL] == ULID
+    assert Identity.parse(metadata["name"]) == Identity(metadata["labels"][ULID_LABEL], 1)
+
+
+def test_count_is_zero_in_every_replicated_job() -> None:
+    body = built(spec=RUNTIME | {"runtimePatches": [{"manager": "example.org/mine"}]})
+    assert count_of_patches(our_patches(body)) == 0
+    assert [job["name"] for job in patched_jobs(our_patches(body)[0])] == ["dataset-initializer", "node"]
+    assert [patch["manager"] for patch in body["spec"]["runtimePatches"]] == ["example.org/mine", PATCH_MANAGER]
+
+
+@pytest.mark.parametrize(
+    ("spec", "paths"),
+    [
+        ({}, [("trainer",)]),
+        ({"trainer": {"env": [{"name": "A", "value": "b"}]}}, [("trainer",)]),
+        ({"initializer": {"dataset": {}}}, [("trainer",), ("initializer", "dataset")]),
+        (
+            {"initializer": {"dataset": {"env": []}, "model": {"storageUri": "x"}}},
+            [("trainer",), ("initializer", "dataset"), ("initializer", "model")],
+        ),
+        ({"initializer": {"model": None}}, [("trainer",)]),
+    ],
+    ids=["trainer alone", "beside the user's", "dataset", "both", "null"],
+)
+def test_what_containers_read(spec: JsonObject, paths: list[tuple[str, ...]]) -> None:
+    body = built(spec=RUNTIME | spec)
+    for path in [("trainer",), ("initializer", "dataset"), ("initializer", "model")]:
+        at: Any = body["spec"]
+        for key in path:
+            at = (at or {}).get(key)
+        env = (at or {}).get("env") or []
+        assert env[-4:] == (ENV if path in paths else [])
+    if spec.get("trainer"):
+        assert body["spec"]["trainer"]["env"][0] == {"name": "A", "value": "b"}
+
+
+def test_what_was_given_is_kept_and_not_changed() -> None:
+    spec = RUNTIME | {"trainer": {"image": "x", "numNodes": 3}, "activeDeadlineSeconds": 60}
+    before = copy.deepcopy(spec)
+    body = built(spec=spec, labels={"a": "b"}, annotations={"c": "d"}, priority_class="high")
+    assert spec == before
+    assert body["spec"]["runtimeRef"] == {"name": "torch"}
+    assert body["spec"]["activeDeadlineSeconds"] == 60
+    assert body["spec"]["trainer"]["numNodes"] == 3
+    assert body["metadata"]["labels"] | {"a": "b", PRIORITY_CLASS: "high"} == body["metadata"]["labels"]
+    assert body["metadata"]["annotations"]["c"] == "d"
+    assert "managedBy" not in body["spec"]
+
+
+_WRONG: dict[str, tuple[dict[str, Any], list[str]]] = {
+    "no runtime": ({"spec": {}}, ["spec.runtimeRef.name"]),
+    "kind of runtime": ({"spec": {"runtimeRef": {"name": "x", "kind": "Pod"}}}, ["spec.runtimeRef.kind"]),
+    "suspend": ({"spec": RUNTIME | {"suspend": True}}, ["spec.suspend"]),
+    "managedBy": ({"spec": RUNTIME | {"managedBy": "x"}}, ["spec.managedBy"]),
+    "our patch": ({"spec": RUNTIME | {"runtimePatches": [{"manager": PATCH_MANAGER}]}}, ["spec.runtimePatches"]),
+    "Kueue's patch": (
+        {"spec": RUNTIME | {"runtimePatches": [{"manager": KUEUE_PATCH_MANAGER}]}},
+        ["spec.runtimePatches"],
+    ),
+    "our env": (
+        {"spec": RUNTIME | {"trainer": {"env": [{"name": "DISPATCH_ULID"}, {"name": "DISPATCH_SUBMISSION"}]}}},
+        ["spec.trainer.env", "spec.trainer.env"],
+    ),
+    "our env in an initializer": (
+        {"spec": RUNTIME | {"initializer": {"model": {"env": [{"name": "DISPATCH_RESTART_ATTEMPT"}]}}}},
+        ["spec.initializer.model.env"],
+    ),
+    "our label": ({"labels": {"dispatch.phpboyscout.uk/ulid": "x"}}, ["labels"]),
+    "Kueue's label": ({"labels": {QUEUE_NAME: "x"}}, ["labels"]),
+    "our annotation": ({"annotations": {"dispatch.phpboyscout.uk/opened": "true"}}, ["annotations"]),
+    "the gate": ({"annotations": {ADMISSION_GATED_BY: "a.io/x"}}, ["annotations"]),
+    "two at once": ({"spec": {"suspend": False}}, ["spec.runtimeRef.name", "spec.suspend"]),
+}
+
+
+@pytest.mark.parametrize(("more", "paths"), _WRONG.values(), ids=_WRONG.keys())
+def test_refused(more: dict[str, Any], paths: list[str]) -> None:
+    found = problems(asked(**more))
+    assert [path for path, _ in found] == paths
+    assert all(message for _, message in found)
+    with pytest.raises(SpecError) as caught:
+        built(**more)
+    for path, message in found:
+        assert f"{path}: {message}" in str(caught.value)
+
+
+def test_nothing_wrong() -> None:
+    assert problems(asked(spec=RUNTIME | {"runtimePatches": [{"manager": "example.org/mine"}]})) == []
+
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
+    max_leaves=6,
+)
+
+
+@given(st.dictionaries(st.text(max_size=4), VALUES, max_size=4))
+def test_hash_is_of_content_not_of_order(spec: dict[str, Any]) -> None:
+    shuffled = dict(reversed(spec.items()))
+    assert asked(spec=spec).digest() == asked(spec=shuffled).digest()
+
+
+def test_hash_tells_every_part_apart() -> None:
+    others: list[JobSpec] = [
+        asked(),
+        asked(identity=Identity(ULID, 2)),
+        asked(namespace="other"),
+        asked(queue="other"),
+        asked(queue=None),
+        asked(spec=RUNTIME),
+        asked(priority_class="high"),
+        asked(labels={"a": "b"}),
+        asked(annotations={"a": "b"}),
+    ]
+    assert len({other.digest() for other in others}) == len(others)
+    assert asked(owner="another").digest() == asked().digest(), "the owner is a mark of its own"

@@ -1,0 +1,174 @@
+"""Reading back: each field that somebody changed on the way is noticed; what others own by design is not minded."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from dispatch_gates.contract import names
+from dispatch_gates.contract.manifest import manifest
+from dispatch_gates.contract.objects import JsonObject
+from dispatch_gates.contract.readback import differences
+from model import objects
+from unit.adapter import asked
+
+Change = Callable[[JsonObject], Any]
+SPEC = {
+    "runtimeRef": {"name": "torch"},
+    "trainer": {"image": "a", "command": ["x", "y"], "env": [{"name": "A", "value": "b"}]},
+    "initializer": {"dataset": {"storageUri": "s3://x"}},
+    "activeDeadlineSeconds": 60,
+}
+
+
+def found_after(change: Change, queue: str | None = "training") -> list[str]:
+    """Return the paths that differ after somebody's change."""
+    sent = manifest(asked(queue=queue, spec=SPEC, labels={"team": "a"}, annotations={"note": "b"}), ["dataset", "node"])
+    stored = copy.deepcopy(sent)
+    change(stored)
+    before = copy.deepcopy((sent, stored))
+    paths = [difference.path for difference in differences(sent, stored)]
+    assert (sent, stored) == before
+    return paths
+
+
+def marks(kind: str, **values: str | None) -> Change:
+    """Change labels or annotations; None takes one away."""
+
+    def change(body: JsonObject) -> None:
+        for key, value in values.items():
+            if value is None:
+                del body["metadata"][kind][key]
+            else:
+                body["metadata"][kind][key] = value
+
+    return change
+
+
+def spec(**values: Any) -> Change:
+    return lambda body: body["spec"].update(values)
+
+
+def at(path: str, value: Any) -> Change:
+    """Change what is deep inside the spec."""
+
+    def change(body: JsonObject) -> None:
+        *parents, last = path.split(".")
+        inner = body["spec"]
+        for key in parents:
+            inner = inner[int(key)] if key.isdecimal() else inner[key]
+        inner[int(last) if last.isdecimal() else last] = value
+
+    return change
+
+
+_OURS = "runtimePatches.0.trainingRuntimeSpec.template.spec.replicatedJobs"
+_COUNT = ".template.spec.template.metadata.annotations"
+_PATCH = f"spec.runtimePatches[{names.PATCH_MANAGER}]"
+NOTICED: dict[str, tuple[Change, str]] = {
+    "label": (marks("labels", team="b"), "metadata.labels[team]"),
+    "label gone": (marks("labels", team=None), "metadata.labels[team]"),
+    "queue": (marks("labels", **{names.QUEUE_NAME: "other"}), f"metadata.labels[{names.QUEUE_NAME}]"),
+    "ULID": (marks("labels", **{names.ULID_LABEL: "x"}), f"metadata.labels[{names.ULID_LABEL}]"),
+    "annotation": (marks("annotations", note=""), "metadata.annotations[note]"),
+    "gate": (
+        marks("annotations", **{names.ADMISSION_GATED_BY: None}),
+        f"metadata.annotations[{names.ADMISSION_GATED_BY}]",
+    ),
+    "gate's name": (
+        marks("annotations", **{names.ADMISSION_GATED_BY: "a.io/x"}),
+        f"metadata.annotations[{names.ADMISSION_GATED_BY}]",
+    ),
+    "hash": (marks("annotations", **{names.SPEC_HASH: "0"}), f"metadata.annotations[{names.SPEC_HASH}]"),
+    "all annotations": (lambda body: body["metadata"].pop("annotations"), "metadata.annotations[note]"),
+    "runtime": (spec(runtimeRef={"name": "other"}), "spec.runtimeRef.name"),
+    "runtime gone": (lambda body: body["spec"].pop("runtimeRef"), "spec.runtimeRef"),
+    "image": (at("trainer.image", "b"), "spec.trainer.image"),
+    "command": (at("trainer.command", ["x"]), "spec.trainer.command"),
+    "word of the command": (at("trainer.command.1", "z"), "spec.trainer.command[1]"),
+    "env": (at("trainer.env.0.value", "z"), "spec.trainer.env[0].value"),
+    "env added": (lambda body: body["spec"]["trainer"]["env"].append({"name": "B"}), "spec.trainer.env"),
+    "A's env": (at("trainer.env.3.valueFrom", None), "spec.trainer.env[3].valueFrom"),
+    "initializer": (at("initializer.dataset.storageUri", "s3://y"), "spec.initializer.dataset.storageUri"),
+    "initializer gone": (spec(initializer=None), "spec.initializer"),
+    "deadline": (spec(activeDeadlineSeconds=61), "spec.activeDeadlineSeconds"),
+    "deadline gone": (lambda body: body["spec"].pop("activeDeadlineSeconds"), "spec.activeDeadlineSeconds"),
+    "managed by": (spec(managedBy="kueue.x-k8s.io/multikueue"), "spec.managedBy"),
+    "our patch gone": (spec(runtimePatches=[]), _PATCH),
+    "our patch doubled": (lambda body: body["spec"].update(runtimePatches=body["spec"]["runtimePatches"] * 2), _PATCH),
+    "A": (
+        at(f"{_OURS}.1{_COUNT}", {names.ADMISSION_COUNT: "1"}),
+        f"{_PATCH}[0].trainingRuntimeSpec.template.spec.replicatedJobs[1].template.spec.template.metadata.annotations"
+        f".{names.ADMISSION_COUNT}",
+    ),
+    "job of our patch gone": (
+        lambda body: body["spec"]["runtimePatches"][0]["trainingRuntimeSpec"]["template"]["spec"][
+            "replicatedJobs"
+        ].pop(),
+        f"{_PATCH}[0].trainingRuntimeSpec.template.spec.replicatedJobs",
+    ),
+    "something added to our patch": (
+        at(f"{_OURS}.0.template.spec.template.spec", {"nodeSelector": {"a": "b"}}),
+        f"{_PATCH}[0].trainingRuntimeSpec.template.spec.replicatedJobs[0].template.spec.template.spec",
+    ),
+}
+
+
+@pytest.mark.parametrize("queue", ["training", None], ids=["Kueue mode", "plain mode"])
+@pytest.mark.parametrize(("change", "path"), NOTICED.values(), ids=NOTICED.keys())
+def test_noticed(change: Change, path: str, queue: str | None) -> None:
+    assert path in found_after(change, queue)
+
+
+@pytest.mark.parametrize(
+    ("change", "path"),
+    [
+        (marks("labels", **{names.QUEUE_NAME: "default"}), f"metadata.labels[{names.QUEUE_NAME}]"),
+        (spec(suspend=False), "spec.suspend"),
+        (lambda body: body["spec"].pop("suspend"), "spec.suspend"),
+    ],
+    ids=["queue label", "suspend lifted", "suspend gone"],
+)
+def test_noticed_in_plain_mode(change: Change, path: str) -> None:
+    assert found_after(change, None) == [path]
+
+
+MINDED_NOT: dict[str, Change] = {
+    "nothing": lambda _: None,
+    "label added": marks("labels", other="x"),
+    "annotation added": marks("annotations", other="x"),
+    "the server's metadata": lambda body: body["metadata"].update(uid="u", resourceVersion="7", generation=1),
+    "status": lambda body: body.update(status={"conditions": []}),
+    "default of managedBy": spec(managedBy=names.TRAINER_MANAGER),
+    "defaults of runtimeRef": at("runtimeRef.kind", "ClusterTrainingRuntime"),
+    "a default inside trainer": at("trainer.numProcPerNode", "auto"),
+    "a default inside env": at("trainer.env.3.valueFrom.fieldRef.apiVersion", "v1"),
+    "time of our patch": at("runtimePatches.0.time", objects.T0),
+    "Kueue's patch": lambda body: body["spec"]["runtimePatches"].append(objects.KUEUE_PATCH),
+    "another's patch, first": lambda body: body["spec"]["runtimePatches"].insert(0, {"manager": "x.io/y"}),
+    "a field that we never send": spec(unheardOf=1),
+}
+
+
+@pytest.mark.parametrize("queue", ["training", None], ids=["Kueue mode", "plain mode"])
+@pytest.mark.parametrize("change", MINDED_NOT.values(), ids=MINDED_NOT.keys())
+def test_not_minded(change: Change, queue: str | None) -> None:
+    assert found_after(change, queue) == []
+
+
+@pytest.mark.parametrize("value", [False, None])
+def test_suspend_is_kueues_in_kueue_mode(value: bool | None) -> None:
+    assert found_after(spec(suspend=value)) == []
+
+
+def test_a_trainer_or_deadline_that_was_not_sent() -> None:
+    sent = manifest(asked(spec={"runtimeRef": {"name": "torch"}}), ["node"])
+    stored = copy.deepcopy(sent)
+    stored["spec"] |= {"activeDeadlineSeconds": 60, "initializer": {"model": {}}}
+    assert [str(difference) for difference in differences(sent, stored)] == [
+        "spec.initializer: sent None, found {'model': {}}",
+        "spec.activeDeadlineSeconds: sent None, found 60",
+    ]
