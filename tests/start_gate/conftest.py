@@ -1,0 +1,37 @@
+"""A cluster with Kueue and one controller for all tests of the start gate; a second cluster without Kueue."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+import pytest
+
+from dispatch_local.cluster import Cluster
+from start_gate.site import Site
+from world import ControllerProcess
+
+
+@pytest.fixture(scope="session")
+def site(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    """Return a namespace for both modes, with the controller at work; the audit log judges it at the end."""
+    site = Site(cluster)
+    site.make()
+    with ControllerProcess(site, tmp_path_factory.mktemp("start-gate"), lease="start-gate"):
+        yield site
+    assert site.violations() == []
+
+
+@pytest.fixture(scope="session")
+def without_kueue() -> Iterator[Site]:
+    """Return a namespace of a cluster on which Kueue was never installed; judged at the end."""
+    kept = os.environ.get("DISPATCH_TEST_CLUSTER")
+    cluster = Cluster(f"{kept}-plain" if kept else f"test-plain-{os.getpid()}")
+    try:
+        cluster.up(node=False, without={"kueue"})
+        site = Site(cluster)
+        yield site.make_plain()
+        assert site.violations() == []
+    finally:
+        if not kept:
+            cluster.down()
