@@ -89,7 +89,23 @@ class Timeline:
             if write.verb != "delete":
                 self._blame(write, "its body is not in the log: the audit level is too low to judge it")
             return
+        if write.body.get("kind") == "PartialObjectMetadata":
+            self._metadata(write)
+            return
         {"trainjobs": self._trainjob, "workloads": self._workload, "pods": self._pod}[write.resource](write)
+
+    def _metadata(self, write: Write) -> None:
+        """Take in a write that was answered with metadata alone, as the garbage collector's: all else is as it was."""
+        body = write.body or {}
+        if write.resource == "trainjobs":
+            job = self.jobs.get(f"{write.namespace}/{write.name}")
+            if job is not None and job.opened is None and GATE not in _gates(body):
+                job.opened = write.at
+        elif write.resource == "pods":
+            for job in self.jobs.values():
+                pod = job.pods.get(str(meta(body).get("uid")))
+                if pod is not None and pod.gone is None and _is_gone(write, meta(body)):
+                    pod.gone = write.at
 
     def _blame(self, write: Write, what: str) -> None:
         self._wrong.append(

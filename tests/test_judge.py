@@ -176,6 +176,16 @@ def test_a_job_that_is_not_of_dispatch_is_not_judged(tmp_path: Path) -> None:
     assert log.read(tmp_path).violations() == []
 
 
+def test_a_write_answered_with_metadata_alone_says_nothing_of_the_rest(tmp_path: Path) -> None:
+    log = Log()
+    log.job("create", gate=judge.GATE)
+    metadata = {"name": NAME, "namespace": "team", "uid": "job", "annotations": {judge.GATED_BY: judge.GATE}}
+    log.write("patch", "trainjobs", {"kind": "PartialObjectMetadata", "metadata": metadata})
+    assert log.read(tmp_path).violations() == []
+    log.write("patch", "trainjobs", {"kind": "PartialObjectMetadata", "metadata": metadata | {"annotations": {}}})
+    assert log.read(tmp_path).jobs[KEY].opened is not None
+
+
 def test_a_force_deleted_pod_is_gone_only_when_its_finalizer_is(tmp_path: Path) -> None:
     log = Log()
     log.evicted()

@@ -34,6 +34,7 @@ from dispatch_gates.contract.objects import JsonObject
 from dispatch_gates.contract.trainjob import TrainJob, parse_trainjob
 from dispatch_gates.operations.opening import open_job
 from dispatch_gates.operations.start import start
+from dispatch_gates.operations.stop import stop
 from dispatch_gates.requests import ConflictError, Create, Replace, ReplaceStatus, find, select, write
 from dispatch_infra.rights import cluster_rules, namespace_rules
 from dispatch_local.cluster import Cluster
@@ -198,11 +199,21 @@ class World:
         self.open(job)
         return job
 
+    def stop(self, job: TrainJob) -> None:
+        """Delete a job and wait until nothing of it is left."""
+        run(self.target, stop(self.namespace, job.meta.name, job.meta.uid, seconds=WAIT_SECONDS))
+
     def job(self, name: str) -> TrainJob:
         """Read a TrainJob."""
         raw = self.get(names.TRAINJOBS, name)
         assert raw is not None, f"TrainJob {name} is gone"
         return parse_trainjob(raw)
+
+    def count(self, job: TrainJob) -> int:
+        """Read the job's A."""
+        count = self.job(job.meta.name).count
+        assert isinstance(count, int), count
+        return count
 
     def workload(self, job: TrainJob) -> JsonObject | None:
         """Read the Workload of a job."""
