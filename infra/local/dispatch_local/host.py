@@ -182,9 +182,24 @@ def create_cgroups(layout: Layout) -> list[Path]:
 
 
 def _delegate(hierarchy: Path) -> None:
-    """Version 2: hand the controllers of the top down to the cluster's cgroup."""
+    """Version 2: hand the controllers of the top down to the cluster's cgroup, as far as the host lets us."""
     for controller in (hierarchy / "cgroup.controllers").read_text().split():
-        (hierarchy / "cgroup.subtree_control").write_text(f"+{controller}")
+        with contextlib.suppress(OSError):
+            (hierarchy / "cgroup.subtree_control").write_text(f"+{controller}")
+
+
+def settle_cgroups(layout: Layout) -> None:
+    """Version 2: move the cluster's processes from its cgroup into a leaf of it.
+
+    Only a cgroup without processes can hand controllers down to those of pods. Done from outside, since
+    the process that made the namespaces is not in them.
+    """
+    for hierarchy in hierarchies():
+        top = hierarchy / layout.cgroup
+        if (top / "cgroup.subtree_control").exists():
+            (top / "parts").mkdir()
+            for pid in (top / "cgroup.procs").read_text().split():
+                (top / "parts" / "cgroup.procs").write_text(pid)
 
 
 def memory(layout: Layout) -> dict[int, int]:

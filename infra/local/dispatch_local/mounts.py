@@ -69,11 +69,6 @@ def _mount_sys(hierarchies: list[tuple[str, str, list[str]]]) -> None:
         chosen = [option for option in options if option not in {"ro", "rw"}]
         arguments = ["-o", ",".join(_named(chosen))] if kind == "cgroup" else []
         run("mount", "-t", kind, *arguments, kind, point)
-    if only_version_2:
-        # A cgroup that hands controllers down may hold no process itself.
-        leaf = CGROUPS / "parts"
-        leaf.mkdir()
-        (leaf / "cgroup.procs").write_text("1")
 
 
 def _named(options: list[str]) -> list[str]:

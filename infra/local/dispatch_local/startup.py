@@ -87,6 +87,7 @@ class Startup:
                 raise LocalError(f"the namespaces could not be set up:\n{self._tail('init')}")
 
         waiting.until("the init process of the cluster", lambda: control.listens(layout.control), still)
+        host.settle_cgroups(layout)
         pid = control.peer(layout.control)
         host.give_link(addresses, pid)
         return pid
