@@ -48,6 +48,8 @@ class Cluster:
         assert set(without) <= set(parts.MANAGERS), without
         host.require_root("the local cluster")
         host.ensure_packages(host.BASE_PACKAGES | (host.NODE_PACKAGES if node else {}), self._say)
+        if node:
+            host.require_controllers()
         build.ensure(programs.CLUSTER_GROUPS, self._say)
         with directory_lock(self._layout.home):
             if self.is_up():

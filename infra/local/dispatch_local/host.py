@@ -165,6 +165,19 @@ def hierarchies() -> list[Path]:
     return points
 
 
+def require_controllers() -> None:
+    """Raise MissingError if version 2 alone is mounted and lacks what runc needs for pods."""
+    if hierarchies() != [CGROUPS]:
+        return
+    missing = {"cpu", "memory", "pids"} - set((CGROUPS / "cgroup.controllers").read_text().split())
+    if missing:
+        raise MissingError(
+            f"The cgroups under {CGROUPS} lack the controllers {', '.join(sorted(missing))}, which pods on "
+            "the real node need: boot with cgroup version 2 alone or mount version 1 beside it. Without "
+            "the node the cluster works here: up --without-node"
+        )
+
+
 def create_cgroups(layout: Layout) -> list[Path]:
     """Make the cluster's cgroup in every hierarchy; returns the files that take a process in."""
     files = []
