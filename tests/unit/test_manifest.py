@@ -115,6 +115,10 @@ _WRONG: dict[str, tuple[dict[str, Any], list[str]]] = {
     "kind of runtime": ({"spec": {"runtimeRef": {"name": "x", "kind": "Pod"}}}, ["spec.runtimeRef.kind"]),
     "suspend": ({"spec": RUNTIME | {"suspend": True}}, ["spec.suspend"]),
     "managedBy": ({"spec": RUNTIME | {"managedBy": "x"}}, ["spec.managedBy"]),
+    "A in another's patch": (
+        {"spec": RUNTIME | {"runtimePatches": [runtime_patch(7, ["node"]) | {"manager": "example.org/mine"}]}},
+        ["spec.runtimePatches"],
+    ),
     "our patch": ({"spec": RUNTIME | {"runtimePatches": [{"manager": PATCH_MANAGER}]}}, ["spec.runtimePatches"]),
     "Kueue's patch": (
         {"spec": RUNTIME | {"runtimePatches": [{"manager": KUEUE_PATCH_MANAGER}]}},

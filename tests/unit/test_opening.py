@@ -17,7 +17,8 @@ import pytest
 from dispatch_gates.contract.names import ADMISSION_GATED_BY, GATE, JOBSETS, OPENED, TRAINJOBS
 from dispatch_gates.contract.objects import JsonObject
 from dispatch_gates.operations.errors import RefusedError, RejectedError, TimedOutError
-from dispatch_gates.operations.opening import ATTEMPTS, Opened, open_job
+from dispatch_gates.operations.opening import Opened, open_job
+from dispatch_gates.operations.tries import CONFLICTS
 from dispatch_gates.requests import (
     ApiError,
     ConflictError,
@@ -204,7 +205,21 @@ def test_a_storm_of_conflicts_is_given_up() -> None:
     _before_writes(server, *(_annotate(touched=str(number)) for number in range(20)))
     with pytest.raises(TimedOutError, match="8 times in a row"):
         opened(server)
-    assert len([request for request in server.requests if isinstance(request, Replace)]) == ATTEMPTS
+    assert len([request for request in server.requests if isinstance(request, Replace)]) == CONFLICTS
+    assert value(server) == GATE
+
+
+def test_silence_is_given_up_soon_and_quoted() -> None:
+    server = gated()
+
+    def before(request: Request) -> None:
+        if isinstance(request, Replace):
+            raise UnreachableError("500 failed calling webhook", status=500)
+
+    server.before = before
+    with pytest.raises(TimedOutError, match=r"was not opened, as far as can be seen: .*failed calling webhook"):
+        opened(server)
+    assert len([request for request in server.requests if isinstance(request, Replace)]) == 2
     assert value(server) == GATE
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from dispatch_gates.contract import names
+from dispatch_gates.contract.count import runtime_patch
 from dispatch_gates.contract.manifest import manifest
 from dispatch_gates.contract.objects import JsonObject
 from dispatch_gates.contract.readback import differences
@@ -18,7 +19,12 @@ from unit.adapter import asked
 Change = Callable[[JsonObject], Any]
 SPEC = {
     "runtimeRef": {"name": "torch"},
-    "trainer": {"image": "a", "command": ["x", "y"], "env": [{"name": "A", "value": "b"}]},
+    "trainer": {
+        "image": "a",
+        "command": ["x", "y"],
+        "env": [{"name": "A", "value": "b"}],
+        "resourcesPerNode": {"requests": {"cpu": "1000m"}, "limits": {"cpu": 2, "memory": "1.5Gi"}},
+    },
     "initializer": {"dataset": {"storageUri": "s3://x"}},
     "activeDeadlineSeconds": 60,
 }
@@ -87,6 +93,24 @@ NOTICED: dict[str, tuple[Change, str]] = {
     "runtime": (spec(runtimeRef={"name": "other"}), "spec.runtimeRef.name"),
     "runtime gone": (lambda body: body["spec"].pop("runtimeRef"), "spec.runtimeRef"),
     "image": (at("trainer.image", "b"), "spec.trainer.image"),
+    "args that were not asked for": (at("trainer.args", ["x"]), "spec.trainer.args"),
+    "initializer that was not asked for": (
+        at("initializer.model", {"storageUri": "s3://z"}),
+        "spec.initializer.model",
+    ),
+    "secret that was not asked for": (at("initializer.dataset.secretRef", {}), "spec.initializer.dataset.secretRef"),
+    "opened mark": (marks("annotations", **{names.OPENED: "true"}), f"metadata.annotations[{names.OPENED}]"),
+    "hold mark": (marks("annotations", **{names.HOLD: "true"}), f"metadata.annotations[{names.HOLD}]"),
+    "gate beside another that only looks like ours": (
+        marks("annotations", **{names.ADMISSION_GATED_BY: f"a.io/x,x{names.GATE}"}),
+        f"metadata.annotations[{names.ADMISSION_GATED_BY}]",
+    ),
+    "A in another's patch": (
+        lambda body: body["spec"]["runtimePatches"].append(runtime_patch(7, ["node"]) | {"manager": "x.io/y"}),
+        f"spec.runtimePatches[x.io/y]: {names.ADMISSION_COUNT}",
+    ),
+    "quantity": (at("trainer.resourcesPerNode.requests.cpu", "1001m"), "spec.trainer.resourcesPerNode.requests.cpu"),
+    "no quantity": (at("trainer.resourcesPerNode.limits.cpu", "x"), "spec.trainer.resourcesPerNode.limits.cpu"),
     "command": (at("trainer.command", ["x"]), "spec.trainer.command"),
     "word of the command": (at("trainer.command.1", "z"), "spec.trainer.command[1]"),
     "env": (at("trainer.env.0.value", "z"), "spec.trainer.env[0].value"),
@@ -138,6 +162,13 @@ def test_noticed_in_plain_mode(change: Change, path: str) -> None:
 
 MINDED_NOT: dict[str, Change] = {
     "nothing": lambda _: None,
+    "administrators' gates": marks("annotations", **{names.ADMISSION_GATED_BY: f" a.io/x , {names.GATE},b.io/y"}),
+    "quantities in the server's spelling": at(
+        "trainer.resourcesPerNode", {"requests": {"cpu": "1"}, "limits": {"cpu": "2", "memory": "1536Mi"}}
+    ),
+    "quantities with exponents": at(
+        "trainer.resourcesPerNode", {"requests": {"cpu": "1e0"}, "limits": {"cpu": "2.0", "memory": "1610612736"}}
+    ),
     "label added": marks("labels", other="x"),
     "annotation added": marks("annotations", other="x"),
     "the server's metadata": lambda body: body["metadata"].update(uid="u", resourceVersion="7", generation=1),

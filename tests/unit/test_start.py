@@ -37,6 +37,7 @@ from dispatch_gates.requests import (
     Get,
     InvalidError,
     List,
+    NotFoundError,
     Request,
     ThrottledError,
     UnreachableError,
@@ -219,6 +220,17 @@ def test_refused_without_a_workload() -> None:
     server = team()
     server.idle = lambda _: False
     refused(server, "Kueue made no Workload within 30 s", "is deleted again")
+
+
+def test_refused_where_kueue_is_not_installed() -> None:
+    server = team()
+
+    def before(request: Request) -> None:
+        if isinstance(request, List) and request.resource == WORKLOADS:
+            raise NotFoundError("the server could not find the requested resource", status=404)
+
+    server.before = before
+    refused(server, "no kind Workload", "is Kueue installed?", "is deleted again")
 
 
 def test_refused_where_the_workload_is_not_gated() -> None:

@@ -41,6 +41,12 @@ CASES: dict[str, tuple[JobState, str, dict[str, Any], list[JsonObject]]] = {
         {"suspend": False},
         [objects.pod(), objects.pod(name="b", count=2)],
     ),
+    "resumed, no pod runs yet": (
+        J.STARTING,
+        "no pod runs yet: pod ",
+        {"suspend": False},
+        [objects.pod(phase="Pending"), objects.jobset(suspend=False)],
+    ),
     "resumed, no JobSet": (J.STARTING, "Trainer has not made its JobSet", {"suspend": False}, []),
     "resumed, JobSet is not": (J.STARTING, "Trainer is behind", {"suspend": False}, [objects.jobset()]),
     "resumed, Jobs are not": (

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from dispatch_gates.contract import names
-from dispatch_gates.contract.count import runtime_patch
+from dispatch_gates.contract.count import patched_jobs, runtime_patch, template_count
 from dispatch_gates.contract.identity import Identity
 from dispatch_gates.contract.objects import JsonObject, dig, entries, number, text
 
@@ -112,6 +112,9 @@ def _spec_problems(asked: JobSpec) -> list[tuple[str, str]]:
     managers = {text(patch, "manager") for patch in entries(spec, "runtimePatches")}
     for manager in sorted(managers & {names.PATCH_MANAGER, names.KUEUE_PATCH_MANAGER}, key=str):
         found.append(("spec.runtimePatches", f"manager {manager} is not for users"))
+    counting = [job for patch in entries(spec, "runtimePatches") for job in patched_jobs(patch)]
+    if any(template_count(job) is not None for job in counting):
+        found.append(("spec.runtimePatches", f"{names.ADMISSION_COUNT} is set by dispatch; leave it out"))
     return found
 
 

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from decimal import Decimal
+from typing import Any, Final
 
 from dispatch_gates.contract import names
-from dispatch_gates.contract.count import our_patches
-from dispatch_gates.contract.objects import JsonObject, dig, strings
+from dispatch_gates.contract.count import our_patches, patched_jobs, template_count
+from dispatch_gates.contract.gate import Gates
+from dispatch_gates.contract.objects import JsonObject, dig, entries, strings, text
+
+_QUANTITY: Final = re.compile(r"([+-]?(?:\d+\.?\d*|\.\d+))(?:([numkMGTPE]|[KMGTPE]i)|[eE]([+-]?\d{1,3}))?", re.ASCII)
+_SUFFIXES: Final[Mapping[str, Decimal]] = {
+    **{suffix: Decimal(1000) ** power for power, suffix in enumerate(("n", "u", "m", "", "k", *"MGTPE"), -3)},
+    **{f"{suffix}i": Decimal(1024) ** power for power, suffix in enumerate("KMGTPE", 1)},
+}
 
 
 @dataclass(frozen=True)
@@ -26,8 +35,9 @@ class Difference:
 def differences(sent: JsonObject, found: JsonObject) -> tuple[Difference, ...]:
     """Return what somebody changed on the way, among the fields that Start wrote.
 
-    Fields that others own by design are left alone: what was added beside ours, Kueue's own runtime patch, the
-    server's `time` in ours, and suspend in Kueue mode.
+    Fields that others own by design are left alone: labels and annotations beside ours, administrators' entries
+    beside ours in the start gate, runtime patches under other managers that do not carry A, the server's `time` in
+    ours, and suspend in Kueue mode.
     """
     return tuple(_differences(sent, found))
 
@@ -36,8 +46,14 @@ def _differences(sent: JsonObject, found: JsonObject) -> Iterator[Difference]:
     for kind in ("labels", "annotations"):
         there = strings(found, "metadata", kind)
         for key, value in strings(sent, "metadata", kind).items():
-            if there.get(key) != value:
+            # The start gate is a list that belongs to everybody: what counts is that our entry is on it.
+            same = Gates(there.get(key)).ours if key == names.ADMISSION_GATED_BY else there.get(key) == value
+            if not same:
                 yield Difference(f"metadata.{kind}[{key}]", value, there.get(key))
+        for key in there:
+            if key.startswith(f"{names.DOMAIN}/") and key not in strings(sent, "metadata", kind):
+                # A mark that only we may set: opened, for example, would be believed.
+                yield Difference(f"metadata.{kind}[{key}]", None, there[key])
     queue = dig(found, "metadata", "labels", names.QUEUE_NAME)
     kueue_mode = dig(sent, "metadata", "labels", names.QUEUE_NAME) is not None
     if not kueue_mode and queue is not None:
@@ -45,28 +61,58 @@ def _differences(sent: JsonObject, found: JsonObject) -> Iterator[Difference]:
         yield Difference(f"metadata.labels[{names.QUEUE_NAME}]", None, queue)
     if not kueue_mode and dig(found, "spec", "suspend") is not True:
         yield Difference("spec.suspend", True, dig(found, "spec", "suspend"))
-    for key in ("runtimeRef", "trainer", "initializer", "activeDeadlineSeconds"):
-        yield from _subset(f"spec.{key}", dig(sent, "spec", key), dig(found, "spec", key))
+    for key, levels in (("runtimeRef", 0), ("trainer", 1), ("initializer", 2), ("activeDeadlineSeconds", 0)):
+        # What was not asked for (an image, a command) is a change too; deeper down are the server's defaults.
+        yield from _compared(f"spec.{key}", dig(sent, "spec", key), dig(found, "spec", key), levels)
     managed_by = dig(found, "spec", "managedBy")
     if managed_by not in (None, names.TRAINER_MANAGER):
         yield Difference("spec.managedBy", None, managed_by)
+    yield from _foreign_counts(found)
     patch_sent, patches_found = our_patches(sent), our_patches(found)
-    yield from _subset(
+    yield from _compared(
         f"spec.runtimePatches[{names.PATCH_MANAGER}]",
         list(patch_sent),
         [{key: value for key, value in patch.items() if key != "time"} for patch in patches_found],
-        exact=True,
+        levels=_ALL,
     )
 
 
-def _subset(path: str, sent: Any, found: Any, *, exact: bool = False) -> Iterator[Difference]:
-    """Compare deeply, mappings by the keys sent (by all keys where `exact`), so that the server's defaults pass."""
+_ALL: Final = 99
+# The API documents a default for it.
+_DEFAULTED: Final = ("spec.trainer.numProcPerNode",)
+
+
+def _foreign_counts(found: JsonObject) -> Iterator[Difference]:
+    """Name runtime patches of others that carry A: a later one wins over ours."""
+    for patch in entries(found, "spec", "runtimePatches"):
+        manager = text(patch, "manager")
+        for job in patched_jobs(patch) if manager != names.PATCH_MANAGER else ():
+            if (count := template_count(job)) is not None:
+                yield Difference(f"spec.runtimePatches[{manager}]: {names.ADMISSION_COUNT}", None, count)
+
+
+def _compared(path: str, sent: Any, found: Any, levels: int) -> Iterator[Difference]:
+    """Compare deeply, mappings by all keys on so many levels, and below by the keys sent."""
     if isinstance(sent, Mapping) and isinstance(found, Mapping):
-        keys = [*sent, *(key for key in found if key not in sent)] if exact else list(sent)
-        for key in keys:
-            yield from _subset(f"{path}.{key}", sent.get(key), found.get(key), exact=exact)
+        added = [key for key in found if key not in sent and f"{path}.{key}" not in _DEFAULTED] if levels > 0 else []
+        for key in (*sent, *added):
+            yield from _compared(f"{path}.{key}", sent.get(key), found.get(key), levels - 1)
     elif isinstance(sent, list) and isinstance(found, list) and len(sent) == len(found):
         for index, (one, other) in enumerate(zip(sent, found, strict=True)):
-            yield from _subset(f"{path}[{index}]", one, other, exact=exact)
-    elif sent != found:
+            yield from _compared(f"{path}[{index}]", one, other, levels - 1)
+    elif sent != found and not (".resourcesPerNode." in path and _same_quantity(sent, found)):
         yield Difference(path, sent, found)
+
+
+def _same_quantity(one: Any, other: Any) -> bool:
+    """Whether two quantities are equal: the API server's webhooks write 1000m as 1, and 1 as "1"."""
+    first, second = _quantity(one), _quantity(other)
+    return first is not None and first == second
+
+
+def _quantity(value: Any) -> Decimal | None:
+    found = _QUANTITY.fullmatch(str(value)) if not isinstance(value, bool) else None
+    if found is None:
+        return None
+    number, suffix, exponent = found.groups()
+    return Decimal(number) * (_SUFFIXES[suffix or ""] * Decimal(10) ** int(exponent or 0))

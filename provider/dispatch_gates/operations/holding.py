@@ -10,14 +10,14 @@ from dispatch_gates.contract.count import with_count
 from dispatch_gates.contract.names import HOLD, TRAINJOBS, WORKLOADS
 from dispatch_gates.contract.objects import JsonObject
 from dispatch_gates.contract.trainjob import TrainJob, parse_trainjob
-from dispatch_gates.operations.errors import RefusedError, RejectedError, TimedOutError
+from dispatch_gates.operations.errors import RefusedError, RejectedError
 from dispatch_gates.operations.evidence import await_next
 from dispatch_gates.operations.jobs import read_job, read_workload
+from dispatch_gates.operations.tries import Tries
 from dispatch_gates.requests import ConflictError, Operation, Replace, UnreachableError, write
 
 RELEASE_SECONDS: Final = 300.0
 """How long Release in plain mode waits for the previous execution to be over, in seconds."""
-_ATTEMPTS: Final = 8
 Build: TypeAlias = Callable[[TrainJob], Operation[JsonObject | None]]
 
 
@@ -89,23 +89,22 @@ def _read(namespace: str, name: str, uid: str, done: str) -> Operation[TrainJob]
 
 def _change(namespace: str, name: str, uid: str, done: str, build: Build) -> Operation[TrainJob]:
     """Read, build an update and write it; decide anew, bounded, where somebody else wrote first."""
-    for _ in range(_ATTEMPTS):
+    tries = Tries(f"TrainJob {namespace}/{name} was not {done}")
+    while True:
         job = yield from _read(namespace, name, uid, done)
         try:
             body = yield from build(job)
             if body is None:
                 return job
             return parse_trainjob((yield from write(Replace(TRAINJOBS, body))))
-        except (ConflictError, UnreachableError):
-            continue
-    raise TimedOutError(
-        f"TrainJob {namespace}/{name} was not {done}: it changed {_ATTEMPTS} times in a row. Try again."
-    )
+        except (ConflictError, UnreachableError) as error:
+            tries.again(error)
 
 
 def _set_active(job: TrainJob, active: bool, done: str) -> Operation[None]:
     """Set spec.active of the job's Workload, if there is one: a later one is kept at the check by the mark."""
-    for _ in range(_ATTEMPTS):
+    tries = Tries(f"TrainJob {job.meta.namespace}/{job.meta.name} was not {done} in its Workload")
+    while True:
         workload = yield from read_workload(job)
         if workload is None or workload.active is active:
             return
@@ -113,8 +112,7 @@ def _set_active(job: TrainJob, active: bool, done: str) -> Operation[None]:
         body["spec"]["active"] = active
         try:
             yield from write(Replace(WORKLOADS, body))
-        except (ConflictError, UnreachableError):
+        except (ConflictError, UnreachableError) as error:
+            tries.again(error)
             continue
         return
-    where = f"TrainJob {job.meta.namespace}/{job.meta.name}"
-    raise TimedOutError(f"{where} was not {done}: its Workload changed {_ATTEMPTS} times in a row. Try again.")

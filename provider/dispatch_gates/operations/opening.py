@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
 
 from dispatch_gates.contract.count import with_count
 from dispatch_gates.contract.names import OPENED, TRAINJOBS
 from dispatch_gates.contract.objects import JsonObject
 from dispatch_gates.contract.trainjob import TrainJob, parse_trainjob, without_gate
-from dispatch_gates.operations.errors import RefusedError, RejectedError, TimedOutError
+from dispatch_gates.operations.errors import RefusedError, RejectedError
 from dispatch_gates.operations.evidence import await_next
 from dispatch_gates.operations.jobs import read_job
 from dispatch_gates.operations.start import WORKLOAD_SECONDS
+from dispatch_gates.operations.tries import Tries
 from dispatch_gates.requests import ConflictError, Operation, Replace, UnreachableError, write
-
-ATTEMPTS: Final = 8
-"""How often a write that lost a race is decided anew. Each loss means that somebody else made progress."""
 
 
 @dataclass(frozen=True)
@@ -40,10 +37,12 @@ def open_job(namespace: str, name: str, uid: str, *, seconds: float = WORKLOAD_S
     the gate opens and the hold stays.
 
     Raises `RejectedError` where the job ended or is being deleted while still gated, `RefusedError` where there is
-    no such job, `TimedOutError` where others kept changing it or its JobSet did not come.
+    no such job, `TimedOutError` where others kept changing it, the API server did not answer, or its JobSet did not
+    come.
     """
     where = f"TrainJob {namespace}/{name}"
-    for _ in range(ATTEMPTS):
+    tries = Tries(f"{where} was not opened")
+    while True:
         job = yield from read_job(namespace, name, uid)
         if job is None:
             raise RefusedError(f"{where} (uid {uid}) is gone; it was not opened. Start it as the next submission.")
@@ -55,10 +54,10 @@ def open_job(namespace: str, name: str, uid: str, *, seconds: float = WORKLOAD_S
         try:
             body = without_gate(job) if job.kueue_mode else (yield from _plain(job, seconds))
             stored = yield from write(Replace(TRAINJOBS, body))
-        except (ConflictError, UnreachableError):
-            continue  # somebody else wrote first, or our own write may be in: read and decide again
+        except (ConflictError, UnreachableError) as error:
+            tries.again(error)  # somebody else wrote first, or our own write may be in
+            continue
         return Opened(parse_trainjob(stored), already=False)
-    raise TimedOutError(f"{where} was not opened: it changed, or gave no answer, {ATTEMPTS} times in a row. Try again.")
 
 
 def _plain(job: TrainJob, seconds: float) -> Operation[JsonObject]:

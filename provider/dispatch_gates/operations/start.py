@@ -20,6 +20,7 @@ from dispatch_gates.requests import (
     ApiError,
     BadReplyError,
     Create,
+    NotFoundError,
     Operation,
     UnreachableError,
     find,
@@ -63,6 +64,9 @@ def start(
     if asked.queue is not None:
         try:
             workload = yield from await_workload(job, workload_seconds, lambda seen: _proof(seen, check) is None)
+        except NotFoundError:
+            missing = "the cluster has no kind Workload: is Kueue installed? Without a queue, Start needs no Kueue."
+            yield from _stop_and_refuse(job, missing)
         except ApiError as error:
             raise MayExistError(
                 f"TrainJob {asked.namespace}/{asked.identity.name} exists, closed, but its gate could not be proven: "
@@ -93,12 +97,12 @@ def _runtime(asked: JobSpec) -> Operation[Runtime]:
 
 def _create(asked: JobSpec, body: JsonObject) -> Operation[tuple[TrainJob, bool]]:
     """Create the TrainJob and read it back, or find the one that is there already."""
-    name, lost = asked.identity.name, False
+    name, lost = asked.identity.name, ""
     try:
         stored = yield from write(Create(names.TRAINJOBS, body))
         uid, adopted = parse_trainjob(stored).meta.uid, False
     except (AlreadyExistsError, UnreachableError, BadReplyError) as error:
-        uid, adopted, lost = None, True, not isinstance(error, AlreadyExistsError)
+        uid, adopted, lost = None, True, "" if isinstance(error, AlreadyExistsError) else str(error)
     try:
         job = yield from read_job(asked.namespace, name, uid)
     except ApiError as error:
@@ -108,7 +112,10 @@ def _create(asked: JobSpec, body: JsonObject) -> Operation[tuple[TrainJob, bool]
         ) from error
     if job is None:
         if lost:
-            raise UnreachableError(f"TrainJob {asked.namespace}/{name} was not created: the API server gave no answer.")
+            raise UnreachableError(
+                f"TrainJob {asked.namespace}/{name} was not created, as far as can be seen: {lost}. Should it appear "
+                "after all, it is closed. Repeat this: it is then taken over."
+            )
         raise RefusedError(f"TrainJob {asked.namespace}/{name} was deleted by somebody while it was started.")
     if adopted:
         _assert_ours(asked, job)

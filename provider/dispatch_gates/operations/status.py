@@ -118,6 +118,8 @@ def _since(job: TrainJob) -> str:
 def _unsuspended(job: TrainJob, evidence: Evidence, alive: list[str]) -> Verdict:
     if alive:
         counts = sorted({str(pod.count) for pod in evidence.pods if pod.may_run})
+        if all(pod.phase == "Pending" for pod in evidence.pods if pod.may_run):
+            return Verdict(JobState.STARTING, f"no pod runs yet: {listed(alive, len(alive))}", _since(job))
         return Verdict(JobState.RUNNING, f"{len(alive)} pods, A={', '.join(counts)}", _since(job))
     if evidence.jobset is None:
         return Verdict(JobState.STARTING, "Trainer has not made its JobSet yet", _since(job))
