@@ -19,6 +19,7 @@ from dispatch_admission.watches import WATCH_SECONDS, WatchLoop
 from dispatch_admission.workqueue import WorkQueue
 from dispatch_gates.cluster import Driver
 from dispatch_gates.contract.names import ADMISSION_CHECKS, JOBS, JOBSET_NAME, JOBSETS, PODS, TRAINJOBS, WORKLOADS
+from dispatch_gates.contract.next_execution import Reason
 from dispatch_gates.contract.objects import JsonObject, MalformedError, strings
 from dispatch_gates.contract.workload import parse_workload
 from dispatch_gates.requests import ApiError
@@ -200,13 +201,14 @@ class Controller:
             outcome.count,
             outcome.detail,
         )
-        if outcome.result is Result.CONFLICT:
+        if outcome.reason is not None:
+            self._metrics.waits.labels(outcome.reason.value).inc()
+        if outcome.result is Result.CONFLICT or outcome.reason is Reason.OWNER_UNREADABLE:
+            # Nothing wakes what waits for an owner that could not be read; it may be readable in a moment, or never.
             self._queue.retry(key)
             return
         self._queue.forget(key)
         if outcome.result is Result.WAITING:
-            if outcome.reason is not None:
-                self._metrics.waits.labels(outcome.reason.value).inc()
             # What happened between the first pass's reads and now woke nobody.
             self._queue.add_after(key, FIRST_LOOK_SECONDS if fresh else self._resync)
 

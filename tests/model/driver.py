@@ -1,0 +1,51 @@
+"""A driver to the model API server without sockets, for virtual time. A watch looks twice a second."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+from collections.abc import AsyncGenerator
+from typing import TypeVar
+
+from dispatch_gates.contract.objects import JsonObject
+from dispatch_gates.requests import List, Listing, Operation, Watch
+from model.apiserver import ApiServer, Process, matches
+
+T = TypeVar("T")
+_REQUEST_SECONDS = 0.01
+_LOOK_SECONDS = 0.5
+
+
+class ModelDriver:
+    """What the controller needs of a driver."""
+
+    def __init__(self, server: ApiServer) -> None:
+        self._server = server
+
+    async def run(self, operation: Operation[T]) -> T:
+        """Run an operation to its end."""
+        process = Process(self._server, operation)
+        while process.pending is not None:
+            await asyncio.sleep(_REQUEST_SECONDS)
+            process.step()
+        return process.finish()
+
+    async def pages(self, request: List, *, limit: int | None = None) -> AsyncGenerator[Listing, None]:
+        """Yield the pages of a list."""
+        await asyncio.sleep(_REQUEST_SECONDS)
+        found: Listing = self._server.send(request)
+        size = limit or 500
+        for begin in range(0, max(len(found.items), 1), size):
+            yield Listing(found.items[begin : begin + size], found.resource_version)
+
+    async def stream(self, request: Watch, **_: bool) -> AsyncGenerator[tuple[JsonObject, bool], None]:
+        """Yield each change until the time of the watch is over."""
+        loop = asyncio.get_running_loop()
+        end, version = loop.time() + request.seconds, int(request.resource_version)
+        while loop.time() < end:
+            await asyncio.sleep(_LOOK_SECONDS)
+            for change in [change for change in self._server.state.log if change.version > version]:
+                version = change.version
+                here = request.namespace in ("", change.key.namespace) and request.name in ("", change.key.name)
+                if change.key.resource == request.resource and here and matches(change.body, request.selector):
+                    yield copy.deepcopy(change.body), change.deleted
