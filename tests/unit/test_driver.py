@@ -393,7 +393,7 @@ def test_a_deletion_carries_its_preconditions() -> None:
     assert found is None
     assert seen.method == "DELETE"
     assert seen.body["preconditions"] == {"uid": "u", "resourceVersion": "7"}
-    assert seen.body["propagationPolicy"] == "Foreground"
+    assert seen.body["propagationPolicy"] == "Background"
 
 
 def test_a_pause_sends_nothing() -> None:

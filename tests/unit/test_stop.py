@@ -1,14 +1,14 @@
 """Stop, against the model API server.
 
 Aspects: deletion with its preconditions; another TrainJob of the name is never touched; waiting for the TrainJob and
-then for its pods, bounded, saying what is left; conflicts; watches that end without a change.
+then for what it owns, bounded, saying what is left; conflicts; watches that end without a change.
 """
 
 from __future__ import annotations
 
 import pytest
 
-from dispatch_gates.contract.names import PODS, TRAINJOBS
+from dispatch_gates.contract.names import JOBS, JOBSETS, PODS, TRAINJOBS
 from dispatch_gates.contract.objects import JsonObject
 from dispatch_gates.operations.errors import RefusedError, TimedOutError
 from dispatch_gates.operations.stop import delete_job, stop
@@ -27,7 +27,7 @@ def stopped(server: ApiServer, seconds: float = 60) -> None:
 def finalized(*more: JsonObject) -> ApiServer:
     """A TrainJob that stays, being deleted, until its finalizer is taken away."""
     job = objects.trainjob()
-    job["metadata"]["finalizers"] = ["foregroundDeletion"]
+    job["metadata"]["finalizers"] = ["example.org/slow"]
     return ApiServer(job, *more)
 
 
@@ -45,9 +45,15 @@ def test_stopped_already() -> None:
     assert server.writes == []
 
 
-def test_waits_for_the_trainjob_and_then_for_its_pods() -> None:
-    server = finalized(objects.pod(), objects.pod(of="dj-other", name="other"))
-    leaving = {TRAINJOBS: NAME, PODS: objects.pod()["metadata"]["name"]}
+def test_waits_for_the_trainjob_and_then_for_what_it_owns_owners_first() -> None:
+    """A Job that the garbage collector has not reached yet may still create a pod."""
+    server = finalized(objects.jobset(), objects.job(), objects.pod(), objects.pod(of="dj-other", name="other"))
+    leaving = {
+        TRAINJOBS: NAME,
+        JOBSETS: objects.jobset()["metadata"]["name"],
+        JOBS: objects.job()["metadata"]["name"],
+        PODS: objects.pod()["metadata"]["name"],
+    }
     waited: list[str] = []
 
     def idle(request: Watch) -> bool:
@@ -57,7 +63,7 @@ def test_waits_for_the_trainjob_and_then_for_its_pods() -> None:
 
     server.idle = idle
     stopped(server)
-    assert waited == ["trainjobs", "pods"]
+    assert waited == ["trainjobs", "jobsets", "jobs", "pods"]
     assert server.has(PODS, "other")
 
 
@@ -91,9 +97,7 @@ def test_made_anew_while_it_is_waited_for() -> None:
 
 def test_being_deleted_already() -> None:
     server = ApiServer(objects.trainjob(deleting=True))
-    with pytest.raises(
-        TimedOutError, match=r"still there after 5 s, being deleted; finalizers: \['example.org/keep'\]"
-    ):
+    with pytest.raises(TimedOutError, match=r"still there, being deleted; finalizers: \['example.org/keep'\]"):
         stopped(server, 5)
     assert server.writes == []
 
