@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dispatch_gates.contract.count import count_of_patches, our_patches, patched_jobs
+from dispatch_gates.contract.count import count_of_patches, our_patches, patched_jobs, runtime_patch
 from dispatch_gates.contract.identity import Identity
 from dispatch_gates.contract.manifest import JobSpec, SpecError, manifest, problems
 from dispatch_gates.contract.names import (
