@@ -85,7 +85,11 @@ class ReplaceStatus:
 
 @dataclass(frozen=True)
 class Delete:
-    """Delete an object of this UID and version, in the foreground. Replied with None once accepted."""
+    """Delete an object of this UID and version; what it owns goes after it. Replied with None once accepted.
+
+    Not in the foreground: Trainer 2.3 works on for a TrainJob that is being deleted, and makes its JobSet anew as
+    often as the garbage collector removes it.
+    """
 
     resource: Resource
     namespace: str

@@ -118,7 +118,7 @@ class Driver:
                     "apiVersion": "v1",
                     "kind": "DeleteOptions",
                     "preconditions": {"uid": uid, "resourceVersion": version},
-                    "propagationPolicy": "Foreground",
+                    "propagationPolicy": "Background",
                 }
                 await call("DELETE", path_of(resource, namespace, name), body=options)
                 return None

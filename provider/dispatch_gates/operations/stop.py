@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from dispatch_gates.contract.names import JOBSET_NAME, PODS, TRAINJOBS
+from dispatch_gates.contract.names import JOBS, JOBSET_NAME, JOBSETS, PODS, TRAINJOBS, Resource
 from dispatch_gates.contract.objects import listed, parse_meta
 from dispatch_gates.operations.errors import RefusedError, TimedOutError
 from dispatch_gates.operations.jobs import read_job
@@ -24,7 +24,7 @@ _ATTEMPTS: Final = 8
 
 
 def delete_job(namespace: str, name: str, uid: str) -> Operation[None]:
-    """Delete the TrainJob of this UID in the foreground; success where it is gone or on its way already.
+    """Delete the TrainJob of this UID; success where it is gone or on its way already. What it owns goes after it.
 
     Raises `RefusedError` where there is another TrainJob of that name: that one is not touched.
     """
@@ -49,40 +49,45 @@ def delete_job(namespace: str, name: str, uid: str) -> Operation[None]:
 
 
 def stop(namespace: str, name: str, uid: str, *, seconds: float) -> Operation[None]:
-    """Delete the job and wait until the TrainJob and its pods are gone, `seconds` at most (then `TimedOutError`)."""
+    """Delete the job and wait until nothing of it is left, `seconds` at most (then `TimedOutError`).
+
+    Owners first, since each creates the next: what a later read does not show cannot come any more.
+    """
     yield from delete_job(namespace, name, uid)
-    left = seconds
-    left = yield from _await_job_gone(namespace, name, uid, left)
-    yield from _await_pods_gone(namespace, name, left)
+    left = yield from _await_gone(TRAINJOBS, namespace, name, uid, seconds)
+    left = yield from _await_gone(JOBSETS, namespace, name, None, left)
+    for resource in (JOBS, PODS):
+        left = yield from _await_none(resource, namespace, name, left)
 
 
-def _await_job_gone(namespace: str, name: str, uid: str, seconds: float) -> Operation[float]:
+def _await_gone(resource: Resource, namespace: str, name: str, uid: str | None, seconds: float) -> Operation[float]:
+    """Wait for the end of one object (of this UID); return how many seconds are left."""
     left = seconds
     while True:
-        raw = yield from find(TRAINJOBS, namespace, name)
-        if raw is None or parse_meta(raw).uid != uid:
+        raw = yield from find(resource, namespace, name)
+        if raw is None or uid not in (None, parse_meta(raw).uid):
             return left
         if left <= 0:
             finalizers = raw["metadata"].get("finalizers") or []
             raise TimedOutError(
-                f"TrainJob {namespace}/{name} is still there after {seconds:g} s, being deleted; "
-                f"finalizers: {finalizers}."
+                f"{resource.kind} {namespace}/{name} is still there, being deleted; finalizers: {finalizers}."
             )
-        left = yield from _watched(Watch(TRAINJOBS, namespace, parse_meta(raw).resource_version, left, name=name), left)
+        left = yield from _watched(Watch(resource, namespace, parse_meta(raw).resource_version, left, name=name), left)
 
 
-def _await_pods_gone(namespace: str, name: str, seconds: float) -> Operation[None]:
+def _await_none(resource: Resource, namespace: str, name: str, seconds: float) -> Operation[float]:
+    """Wait for the end of all Jobs, or pods, of the job; return how many seconds are left."""
     selector, left = f"{JOBSET_NAME}={name}", seconds
     while True:
-        listing = yield from select(PODS, namespace, selector)
+        listing = yield from select(resource, namespace, selector)
         if not listing.items:
-            return
+            return left
         if left <= 0:
-            pods = sorted(parse_meta(item).name for item in listing.items)
+            found = sorted(parse_meta(item).name for item in listing.items)
             raise TimedOutError(
-                f"TrainJob {namespace}/{name} is gone, its pods are not yet: {listed(pods, len(pods))}."
+                f"TrainJob {namespace}/{name} is gone, its {resource.plural} are not yet: {listed(found, len(found))}."
             )
-        left = yield from _watched(Watch(PODS, namespace, listing.resource_version, left, selector=selector), left)
+        left = yield from _watched(Watch(resource, namespace, listing.resource_version, left, selector=selector), left)
 
 
 def _watched(request: Watch, left: float) -> Operation[float]:
