@@ -53,7 +53,9 @@ class Lease:
         while True:
             began = clock()
             try:
-                held = await asyncio.wait_for(self.driver.run(self._try(clock)), self.seconds / 3)
+                # Not `wait_for`, which in Python 3.11 can swallow a cancellation that comes with the reply.
+                async with asyncio.timeout(self.seconds / 3):
+                    held = await self.driver.run(self._try(clock))
                 self.answered_at = clock()
                 if held:
                     self._renewed_at = began
@@ -70,7 +72,8 @@ class Lease:
         """Give the Lease back, so that a standby need not wait; on the way down, with no second try."""
         if self.leading.is_set():
             try:
-                await asyncio.wait_for(self.driver.run(self._free()), self.seconds / 3)
+                async with asyncio.timeout(self.seconds / 3):
+                    await self.driver.run(self._free())
             except (ApiError, TimeoutError) as error:
                 _log.warning("lease not released; a standby waits %.0f s: error=%s", self.seconds, error or "time-out")
 
