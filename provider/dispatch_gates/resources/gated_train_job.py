@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Final, Unpack
+from collections.abc import Mapping
+from typing import Any, ClassVar, Final, Unpack
 
 import pulumi
 from pulumi.dynamic import (
@@ -136,12 +137,18 @@ class GatedTrainJob(Resource, module="dispatch", name="GatedTrainJob"):
         # Said here too, because a replacement that the user forces (`--replace`) does not ask the provider: the new
         # job would be the old one, taken over, and then deleted.
         merged = pulumi.ResourceOptions.merge(opts, pulumi.ResourceOptions(delete_before_replace=True))
+        self._given = {key: props.get(key) for key in ("ulid", "submission", "namespace", "kubeconfig", "context")}
         super().__init__(
             GatedTrainJobProvider(),
             resource_name,
             {"kubeconfig": None, "context": None, **dict.fromkeys(_OUTPUTS), **props},
             merged,
         )
+
+    @property
+    def given(self) -> Mapping[str, Any]:
+        """Identity and cluster as the program gave them: they do not wait for the job, as its outputs do."""
+        return self._given
 
 
 _OUTPUTS: Final = ("name", "uid", "mode", "state", "reason", "is_open", "held_by", "admission_count", "cluster")

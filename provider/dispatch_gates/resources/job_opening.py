@@ -74,8 +74,9 @@ class JobOpening(Resource, module="dispatch", name="JobOpening"):
             opts: Pulumi's options.
 
         """
-        keys = ("namespace", "name", "uid", "ulid", "submission", "cluster", "kubeconfig", "context")
-        props = {key: getattr(job, key) for key in keys}
+        # The identity is not taken from the job's outputs: the engine would then delete this record together with
+        # the job whenever the job is replaced, and the same submission could be opened a second time.
+        props = {**job.given, "name": job.name, "uid": job.uid, "cluster": job.cluster}
         # Said outright and not only through the outputs: nothing is opened before the job is recorded.
         merged = pulumi.ResourceOptions.merge(opts, pulumi.ResourceOptions(depends_on=[job]))
         super().__init__(JobOpeningProvider(), resource_name, props | {"already": None, "held_by": None}, merged)

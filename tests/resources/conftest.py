@@ -1,0 +1,50 @@
+"""A queue on the real cluster, and stacks of the real engine, for the tests of the resources."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+from dispatch_local.cluster import Cluster
+from resources.programs import CHECK
+from resources.stacks import Stack
+from world import World
+
+
+@pytest.fixture(scope="session")
+def world(cluster: Cluster) -> World:
+    """A namespace with a queue behind a check that nobody serves."""
+    return World(cluster, checks=(CHECK,)).make()
+
+
+@pytest.fixture(scope="session")
+def engine(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mapping[str, str]]:
+    """The environment of the real engine. PATH is set here too: the SDK asks for the engine's version with it."""
+    env = cluster.pulumi_env(tmp_path_factory.mktemp("pulumi"))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PATH", env["PATH"])
+        yield env
+
+
+@pytest.fixture
+def new_stack(
+    engine: Mapping[str, str], tmp_path: Path, request: pytest.FixtureRequest
+) -> Iterator[Callable[[], Stack]]:
+    """Make stacks that are called after the test. What the SDK leaves of them is collected before the next test."""
+    made: list[Stack] = []
+
+    def make() -> Stack:
+        made.append(Stack(f"{request.node.name}-{len(made)}".replace("_", "-"), tmp_path, engine))
+        return made[-1]
+
+    yield make
+    gc.collect()
+
+
+@pytest.fixture
+def stack(new_stack: Callable[[], Stack]) -> Stack:
+    """Make the one stack that most tests need."""
+    return new_stack()

@@ -1,0 +1,190 @@
+"""The life of gated jobs under the real Pulumi engine, on a real cluster.
+
+The engine's state file and the API server are the evidence. Covered: previews touch nothing; the identity is on
+disk before there is a TrainJob, and the job before it is opened; a second run changes nothing; what the state must
+not hold; opening in one run and in two; what is refused, and how it reads; new submissions; forced replacement;
+destroy.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+
+import pytest
+import yaml
+
+from dispatch_gates.contract import names
+from dispatch_gates.resources import GatedJob, JobIdentity
+from resources.programs import component, inputs, job_of, jobs_of, parts
+from resources.stacks import Stack
+from world import World, until
+
+# The SDK leaves behind the event loop of a program that failed; `stack` collects it while these filters hold.
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning"),
+    pytest.mark.filterwarnings(
+        "ignore:Exception ignored in. <coroutine object run_in_stack:pytest.PytestUnraisableExceptionWarning"
+    ),
+]
+
+NOWHERE = "/nowhere/kubeconfig"
+
+
+def test_preview_touches_nothing(world: World, stack: Stack) -> None:
+    def unknowns() -> None:
+        text = JobIdentity("other").ulid.apply(lambda ulid: f"example/{ulid.lower()}:1")
+        spec = {"trainer": {"args": [text]}}
+        GatedJob("train", **inputs(world, image=text, env={"IMAGE": text}, labels={"a": text}, spec=spec))
+
+    # It works without a cluster: stack, component, identities, job and opening would be created.
+    assert stack.preview(unknowns, KUBECONFIG=NOWHERE) == {"create": 6}
+    assert stack.preview(component(inputs(world))) == {"create": 5}
+    assert jobs_of(world, stack) == []
+    assert stack.resources() == []
+
+
+def test_one_run_starts_records_and_opens(world: World, stack: Stack) -> None:
+    program = component(inputs(world))
+
+    # Without a cluster there is no TrainJob: what is on disk then is what was there before any.
+    printed = stack.up_fails(program, KUBECONFIG=NOWHERE)
+    assert re.search(r"^ *dispatch_gates\.GatesError: the default kubeconfig cannot be used", printed, re.MULTILINE)
+    ulid = stack.outputs("JobIdentity")["ulid"]
+    assert stack.resources("GatedTrainJob") == stack.resources("JobOpening") == []
+
+    assert stack.up(program)["create"] == 2
+    job = job_of(world, stack)
+    assert job.meta.name == f"dj-{ulid.lower()}-s1"
+    assert not job.gates.closed
+    recorded, opening = stack.outputs("GatedTrainJob"), stack.outputs("JobOpening")
+    assert (recorded["name"], recorded["uid"], recorded["ulid"]) == (job.meta.name, job.meta.uid, ulid)
+    assert (recorded["mode"], recorded["state"], recorded["admission_count"]) == ("kueue", "Gated", 0)
+    assert (opening["uid"], opening["already"], opening["held_by"]) == (job.meta.uid, False, [])
+    assert stack.resources("GatedTrainJob")[0]["urn"] in stack.resources("JobOpening")[0]["dependencies"]
+
+    assert stack.up(program).unchanged
+    assert_unchanged_elsewhere(stack, world)
+    until("quota for the job", lambda: world.condition(job, "QuotaReserved") == "True")
+    stack.refresh()
+    assert (stack.outputs("GatedTrainJob")["state"], stack.outputs("GatedTrainJob")["is_open"]) == (
+        "WaitingAtCheck",
+        True,
+    )
+    assert stack.up(program).unchanged
+    assert job_of(world, stack).raw["spec"] == job.raw["spec"]
+
+    assert list(credentials(stack, world)) == []
+    assert stack.destroy()["delete"] == 5
+    assert jobs_of(world, stack) == []
+    assert stack.resources() == []
+
+
+def assert_unchanged_elsewhere(stack: Stack, world: World) -> None:
+    """Run the same program in another process, with another hash seed; it must find nothing to do."""
+    text = (
+        "import sys, json; from pathlib import Path; from resources.programs import component\n"
+        "from resources.stacks import Stack\n"
+        "name, folder, env, inputs = (json.loads(argument) for argument in sys.argv[1:])\n"
+        "done = Stack(name, Path(folder), env).up(component(inputs))\n"
+        "assert done.unchanged, done.printed\n"
+    )
+    arguments = [json.dumps(value) for value in (stack.name, str(stack.directory), stack.env, inputs(world))]
+    env = {**os.environ, "PYTHONHASHSEED": "7" if os.environ.get("PYTHONHASHSEED") != "7" else "8"}
+    done = subprocess.run(
+        [sys.executable, "-c", text, *arguments], env=env, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def credentials(stack: Stack, world: World) -> Iterator[str]:
+    """Name the files of the engine that hold a credential of the kubeconfig, also base64-decoded."""
+    users = yaml.safe_load(world.cluster.kubeconfig.read_text())["users"]
+    secrets = {value for user in users for value in user["user"].values() if isinstance(value, str)}
+    secrets |= {_decoded(value) for value in secrets}
+    secrets = {secret for secret in secrets if len(secret) > 15}
+    assert secrets
+    for path in stack.backend.rglob("*"):
+        if path.is_file():
+            content = path.read_text(errors="replace")
+            blobs = [content, *(_decoded(blob) for blob in re.findall(r"[A-Za-z0-9+/]{24,}", content))]
+            if any(secret in blob for secret in secrets for blob in blobs):
+                yield str(path)
+
+
+def _decoded(text: str) -> str:
+    try:
+        return base64.b64decode(text + "=" * (-len(text) % 4)).decode(errors="replace")
+    except binascii.Error:
+        return ""
+
+
+def test_opening_in_a_second_run(world: World, stack: Stack, new_stack: Callable[[], Stack]) -> None:
+    given = inputs(world)
+
+    printed = stack.up_fails(parts(given, opened=True))
+    assert "opened" in printed
+    assert "use a JobOpening" in printed
+    assert "Traceback" not in printed
+    assert jobs_of(world, stack) == []
+
+    stack.up(parts(given))
+    job = job_of(world, stack)
+    assert job.gates.ours
+    assert stack.outputs("GatedTrainJob")["is_open"] is False
+    assert stack.up(parts(given, opened=True))["update"] == 1
+    assert not job_of(world, stack).gates.closed
+    assert stack.outputs("GatedTrainJob")["is_open"] is True
+
+    # What was opened stays open, whoever asks otherwise.
+    assert "cannot be closed again" in stack.up_fails(parts(given, opened=False))
+    assert stack.up(parts(given))["update"] == 1
+    assert "is open, and what was opened cannot be closed again" in stack.up_fails(parts(given, opened=False))
+    assert not job_of(world, stack).gates.closed
+
+    # The same identity in another stack is not taken over, and not touched.
+    other = new_stack()
+    version = job_of(world, stack).meta.resource_version
+    ulid = stack.outputs("JobIdentity")["ulid"]
+    assert f"belongs to 'tests/{stack.name}'" in other.up_fails(parts(given, ulid=ulid))
+    assert job_of(world, stack).meta.resource_version == version
+    assert other.resources("GatedTrainJob") == jobs_of(world, other) == []
+    stack.destroy()
+
+
+def test_new_submission(world: World, stack: Stack) -> None:
+    given = inputs(world)
+    stack.up(component(given))
+    first = job_of(world, stack)
+
+    changed = inputs(world, image="example/trainer:2")
+    printed = stack.up_fails(component(changed))
+    assert "image" in printed
+    assert "raise `submission`" in printed
+    assert "Traceback" not in printed
+    assert job_of(world, stack).meta.resource_version == first.meta.resource_version
+
+    assert stack.up(component(changed, submission=2))["replace"] == 2
+    second = job_of(world, stack)
+    assert (second.meta.name, second.meta.uid != first.meta.uid) == (f"{first.meta.name[:-1]}2", True)
+    assert not second.gates.closed
+    assert second.raw["spec"]["trainer"]["image"] == "example/trainer:2"
+    assert "it only goes up" in stack.up_fails(component(given))
+
+    # Forced by the user: deleted first all the same, and not opened a second time under one number.
+    printed = stack.replace_fails(component(changed, submission=2), stack.resources("GatedTrainJob")[0]["urn"])
+    assert "submission 2 was opened already" in printed
+    third = job_of(world, stack)
+    assert third.meta.name == second.meta.name
+    assert third.meta.uid != second.meta.uid
+    assert third.gates.ours
+    stack.up(component(changed, submission=3))
+    assert not job_of(world, stack).gates.closed
+    stack.destroy()
+    assert world.list(names.TRAINJOBS) == ()

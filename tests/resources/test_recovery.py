@@ -1,0 +1,133 @@
+"""What goes wrong on the way: after each, the plain next run ends with one TrainJob, or says the one step to take.
+
+Covered: the provider killed after the API server has stored the TrainJob; a job deleted by hand; another cluster,
+or none, behind the kubeconfig; checkpoints switched off.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dispatch_gates.cluster import run
+from dispatch_gates.contract import names
+from dispatch_gates.operations.jobs import cluster_identity
+from dispatch_gates.operations.stop import delete_job
+from resources.programs import component, inputs, job_of, jobs_of, parts
+from resources.stacks import Stack
+from world import World, until
+
+# The SDK leaves behind the event loop of a program that failed; `stack` collects it while these filters hold.
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning"),
+    pytest.mark.filterwarnings(
+        "ignore:Exception ignored in. <coroutine object run_in_stack:pytest.PytestUnraisableExceptionWarning"
+    ),
+]
+
+NOWHERE = "/nowhere/kubeconfig"
+
+
+def test_provider_killed_after_the_trainjob_was_stored(world: World, stack: Stack) -> None:
+    """Start waits for its Workload to list the check, which does not happen as long as its queue is missing."""
+    program = component(inputs(world, queue="later"))
+    with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(stack.up_fails, program)
+        until("the TrainJob", lambda: jobs_of(world, stack))
+        job = job_of(world, stack)
+        # While the create is under way, its identity is on disk, twice.
+        assert job.meta.name == f"dj-{stack.outputs('JobIdentity')['ulid'].lower()}-s1"
+        (pending,) = stack.pending()
+        assert pending["resource"]["inputs"]["ulid"] == stack.outputs("JobIdentity")["ulid"]
+        assert stack.resources("GatedTrainJob") == []
+        os.kill(provider_process(), signal.SIGKILL)
+        running.result()
+    assert stack.resources("GatedTrainJob") == []
+    assert job_of(world, stack).gates.ours
+
+    world.create(names.LOCAL_QUEUES, "later", spec={"clusterQueue": world.namespace})
+    stack.up(program)
+    again = job_of(world, stack)
+    assert again.meta.uid == job.meta.uid == stack.outputs("GatedTrainJob")["uid"]
+    assert not again.gates.closed
+    assert stack.pending() == []
+    stack.destroy()
+
+
+def provider_process() -> int:
+    """Return the process that serves dynamic providers to the engine that this process started."""
+    (found,) = (pid for pid in _descendants(os.getpid()) if b"pulumi.dynamic" in _read(pid, "cmdline"))
+    return found
+
+
+def _descendants(pid: int) -> Iterator[int]:
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        for child in (task / "children").read_text().split():
+            yield int(child)
+            yield from _descendants(int(child))
+
+
+def _read(pid: int, name: str) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/{name}").read_bytes()
+    except (FileNotFoundError, ProcessLookupError):
+        return b""
+
+
+def test_job_deleted_by_hand(world: World, stack: Stack) -> None:
+    program = component(inputs(world))
+    stack.up(program)
+    job = job_of(world, stack)
+    run(world.target, delete_job(world.namespace, job.meta.name, job.meta.uid))
+    until("the end of the TrainJob", lambda: not jobs_of(world, stack))
+
+    stack.refresh()
+    assert stack.resources("GatedTrainJob") == []
+    # That submission may have run: it is not run again under the same number.
+    assert "submission 1 was opened already" in stack.up_fails(program)
+    assert job_of(world, stack).gates.ours
+    stack.up(component(inputs(world), submission=2))
+    assert job_of(world, stack).meta.name == f"{job.meta.name[:-1]}2"
+    assert not job_of(world, stack).gates.closed
+    stack.destroy()
+
+
+def test_another_cluster_and_no_cluster(world: World, stack: Stack) -> None:
+    program = parts(inputs(world))
+    stack.up(program)
+
+    for printed in (stack.refresh_fails(KUBECONFIG=NOWHERE), stack.destroy_fails(KUBECONFIG=NOWHERE)):
+        assert "cannot be used" in printed
+    assert stack.resources("GatedTrainJob")
+
+    here = run(world.target, cluster_identity())
+    elsewhere = "00000000-0000-4000-8000-000000000000"
+    stack.edit(lambda outputs: _moved(outputs, elsewhere))
+    for printed in (
+        stack.refresh_fails(),
+        stack.destroy_fails(),
+        stack.up_fails(parts(inputs(world), opened=True)),
+    ):
+        assert here in printed
+        assert elsewhere in printed
+    assert job_of(world, stack).gates.ours
+    stack.edit(lambda outputs: _moved(outputs, here))
+    assert stack.up(program).unchanged
+    stack.destroy()
+
+
+def _moved(outputs: dict[str, Any], cluster: str) -> None:
+    if "cluster" in outputs:
+        outputs["cluster"] = cluster
+
+
+def test_nothing_is_started_where_the_engine_does_not_record(world: World, stack: Stack) -> None:
+    printed = stack.up_fails(component(inputs(world)), PULUMI_SKIP_CHECKPOINTS="true")
+    assert "PULUMI_SKIP_CHECKPOINTS is set" in printed
+    assert jobs_of(world, stack) == []
