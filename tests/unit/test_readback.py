@@ -162,7 +162,6 @@ def test_noticed_in_plain_mode(change: Change, path: str) -> None:
 
 MINDED_NOT: dict[str, Change] = {
     "nothing": lambda _: None,
-    "administrators' gates": marks("annotations", **{names.ADMISSION_GATED_BY: f" a.io/x , {names.GATE},b.io/y"}),
     "quantities in the server's spelling": at(
         "trainer.resourcesPerNode", {"requests": {"cpu": "1"}, "limits": {"cpu": "2", "memory": "1536Mi"}}
     ),
@@ -188,6 +187,12 @@ MINDED_NOT: dict[str, Change] = {
 @pytest.mark.parametrize("change", MINDED_NOT.values(), ids=MINDED_NOT.keys())
 def test_not_minded(change: Change, queue: str | None) -> None:
     assert found_after(change, queue) == []
+
+
+@pytest.mark.parametrize("queue", ["training", None], ids=["Kueue mode", "plain mode"])
+def test_administrators_gates_are_kueues_to_keep(queue: str | None) -> None:
+    change = marks("annotations", **{names.ADMISSION_GATED_BY: f" a.io/x , {names.GATE},b.io/y"})
+    assert found_after(change, queue) == ([] if queue else [f"metadata.annotations[{names.ADMISSION_GATED_BY}]"])
 
 
 @pytest.mark.parametrize("value", [False, None])

@@ -35,27 +35,28 @@ class Difference:
 def differences(sent: JsonObject, found: JsonObject) -> tuple[Difference, ...]:
     """Return what somebody changed on the way, among the fields that Start wrote.
 
-    Fields that others own by design are left alone: labels and annotations beside ours, administrators' entries
-    beside ours in the start gate, runtime patches under other managers that do not carry A, the server's `time` in
-    ours, and suspend in Kueue mode.
+    Fields that others own by design are left alone: labels and annotations beside ours, runtime patches under other
+    managers that do not carry A, the server's `time` in ours and, in Kueue mode, suspend and administrators' entries
+    in the start gate.
     """
     return tuple(_differences(sent, found))
 
 
 def _differences(sent: JsonObject, found: JsonObject) -> Iterator[Difference]:
+    kueue_mode = dig(sent, "metadata", "labels", names.QUEUE_NAME) is not None
     for kind in ("labels", "annotations"):
         there = strings(found, "metadata", kind)
         for key, value in strings(sent, "metadata", kind).items():
-            # The start gate is a list that belongs to everybody: what counts is that our entry is on it.
-            same = Gates(there.get(key)).ours if key == names.ADMISSION_GATED_BY else there.get(key) == value
-            if not same:
+            # The start gate is a list that belongs to everybody: what counts is that our entry is on it. In plain
+            # mode nobody would keep an administrator's entry.
+            listed = key == names.ADMISSION_GATED_BY and kueue_mode and Gates(there.get(key)).ours
+            if there.get(key) != value and not listed:
                 yield Difference(f"metadata.{kind}[{key}]", value, there.get(key))
         for key in there:
             if key.startswith(f"{names.DOMAIN}/") and key not in strings(sent, "metadata", kind):
                 # A mark that only we may set: opened, for example, would be believed.
                 yield Difference(f"metadata.{kind}[{key}]", None, there[key])
     queue = dig(found, "metadata", "labels", names.QUEUE_NAME)
-    kueue_mode = dig(sent, "metadata", "labels", names.QUEUE_NAME) is not None
     if not kueue_mode and queue is not None:
         # Kueue labels jobs of a namespace that has a LocalQueue named "default", and would then lift suspend.
         yield Difference(f"metadata.labels[{names.QUEUE_NAME}]", None, queue)

@@ -36,9 +36,9 @@ def open_job(namespace: str, name: str, uid: str, *, seconds: float = WORKLOAD_S
     is lifted, the opened mark is set and A raised, once JobSet and Jobs are there (`seconds` at most). Under a hold
     the gate opens and the hold stays.
 
-    Raises `RejectedError` where the job ended or is being deleted while still gated, `RefusedError` where there is
-    no such job, `TimedOutError` where others kept changing it, the API server did not answer, or its JobSet did not
-    come.
+    Raises `RejectedError` where the job ended or is being deleted while still gated; `RefusedError` where there is
+    no such job or, in plain mode, gates of others are on it; `TimedOutError` where others kept changing it, the API
+    server did not answer, or its JobSet did not come.
     """
     where = f"TrainJob {namespace}/{name}"
     tries = Tries(f"{where} was not opened")
@@ -51,6 +51,11 @@ def open_job(namespace: str, name: str, uid: str, *, seconds: float = WORKLOAD_S
         if job.ended or job.meta.deleting:
             state = f"ended ({job.ended})" if job.ended else "is being deleted"
             raise RejectedError(f"{where} {state} without ever having been opened; start the next submission.")
+        if job.gates.others and not job.kueue_mode:
+            raise RefusedError(
+                f"{where} was not opened: it carries gates of others ({', '.join(job.gates.others)}), which nobody "
+                "keeps in plain mode. Have them removed, then open it."
+            )
         try:
             body = without_gate(job) if job.kueue_mode else (yield from _plain(job, seconds))
             stored = yield from write(Replace(TRAINJOBS, body))

@@ -97,7 +97,7 @@ def judge(job: TrainJob, workload: Workload | None, evidence: Evidence, check: s
     created = text(job.raw, "metadata", "creationTimestamp") or ""
     if not job.past_gate:
         return Verdict(JobState.GATED, "not opened yet; held too" if job.held else "not opened yet", created)
-    if job.gates.closed:
+    if job.kueue_mode and job.gates.closed:
         who = ", ".join(job.gates.names) or "an entry without a name"
         return Verdict(JobState.HELD_BY_ADMINISTRATOR, f"gates left: {who}")
     if job.held:
