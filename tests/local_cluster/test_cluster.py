@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import json
 import secrets
+import signal
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
+from dispatch_local import control
 from dispatch_local.api import Api
 from dispatch_local.cluster import Cluster
 from dispatch_local.configuration import USERS
@@ -219,6 +221,18 @@ def test_a_held_manager_does_nothing_until_it_goes_on(api: Api, namespace: str, 
     finally:
         cluster.resume("kwok")
     until("the pod running", phase_is(api, runs, "Running"), timeout=60)
+
+
+def test_a_part_that_dies_starts_again_by_itself(cluster: Cluster) -> None:
+    before = cluster.status()["jobset"]["starts"]
+    control.call(Layout(cluster.name).control, "signal", part="jobset", signal=int(signal.SIGKILL))
+
+    def again() -> bool:
+        status = cluster.status()["jobset"]
+        return bool(status["starts"] > before and status["pid"])
+
+    until("the next start", again, timeout=60)
+    assert cluster.status()["jobset"]["exit"] == "signal 9"
 
 
 @pytest.mark.parametrize("part", ["etcd", "kube-apiserver", "kueue", "containerd", "kubelet"])

@@ -16,13 +16,15 @@ from pathlib import Path
 
 import pytest
 
-from dispatch_local import build, control, host, paths, programs
+from dispatch_local import build, control, host, programs
 from dispatch_local.cluster import Cluster
 from dispatch_local.layout import Layout
 from dispatch_local.waiting import until
 from local_cluster.surroundings import Surroundings, assert_nothing_left, processes, run, started
 
-NAME = "test-life"
+# Two test runs at once must not meet.
+NAME = f"test-life-{os.getpid()}"
+BYSTANDER = f"dispatch{200 + os.getpid() % 50}"
 QUICK = ("up", "--without-node")
 
 
@@ -32,13 +34,25 @@ def built() -> None:
     build.ensure(programs.CLUSTER_GROUPS, print)
 
 
+@pytest.fixture(autouse=True)
+def bystanders() -> Iterator[None]:
+    """Have a link and a process that only look like a cluster's; whatever the test does must not touch them."""
+    host.run("ip", "link", "add", BYSTANDER, "type", "veth", "peer", "name", f"{BYSTANDER}c")
+    try:
+        with subprocess.Popen(["etcd", "600"], executable="/bin/sleep") as process:
+            yield
+            assert process.poll() is None
+            process.kill()
+        assert BYSTANDER in host.run("ip", "link", "show")
+    finally:
+        host.run("ip", "link", "delete", BYSTANDER)
+
+
 @pytest.fixture
 def layout() -> Iterator[Layout]:
     """Return the layout of a cluster that is not there before and will not be there after."""
-    cluster = Cluster(NAME)
-    cluster.down()
     yield Layout(NAME)
-    cluster.down()
+    Cluster(NAME).down()
 
 
 def test_two_ups_at_once_make_one_cluster_and_down_leaves_nothing(layout: Layout) -> None:
@@ -148,19 +162,3 @@ def test_a_part_that_cannot_start_is_named_with_its_last_words(layout: Layout, t
     assert "no certificate today" in failed.text
     assert "Traceback" not in failed.text
     assert_nothing_left(layout, before)
-
-
-def test_down_touches_no_interface_or_process_of_others(layout: Layout) -> None:
-    # A link of the same kind, and a process that only looks like a part of the cluster.
-    host.run("ip", "link", "add", "dispatch250", "type", "veth", "peer", "name", "dispatch250c")
-    try:
-        with subprocess.Popen(["/bin/sleep", "600"], executable="/bin/sleep") as bystander:
-            assert run(NAME, *QUICK).code == 0
-            assert run(NAME, "down").code == 0
-            assert bystander.poll() is None
-            bystander.kill()
-        assert "dispatch250" in host.run("ip", "link", "show")
-    finally:
-        host.run("ip", "link", "delete", "dispatch250")
-    assert paths.cache().is_dir()
-    assert not layout.home.exists()

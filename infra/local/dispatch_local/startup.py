@@ -35,7 +35,6 @@ class Startup:
     images: Sequence[Path]
     _began: float = field(default_factory=time.monotonic)
     _definitions: dict[str, parts.Definition] = field(default_factory=dict)
-    _started: set[str] = field(default_factory=set)
 
     def run(self) -> None:
         """Start everything; returns when the cluster is ready for any object."""
@@ -47,34 +46,43 @@ class Startup:
         token = configuration.write(layout, addresses)
         self._definitions = parts.define(layout, addresses)
         pid = self._namespaces(addresses)
-        self._start("etcd", "kube-apiserver")
         with (
             Api(addresses.server, layout.pki / "ca.crt", token) as api,
             ThreadPoolExecutor(1) as pool,
         ):
-            loading: Future[None] | None = None
-            if self.with_node:
-                self._start("containerd")
-                loading = pool.submit(self._load_images, pid)
-            # Reading the YAML takes as long as the API server's start.
-            ca_bundle = base64.b64encode((layout.pki / "ca.crt").read_bytes()).decode()
-            releases = [release for release in RELEASES if release.group not in self.without]
-            crds = [crd for release in releases for crd in manifests.crds(release, ca_bundle)]
-            rbac = [each for release in (*releases, manifests.KWOK) for each in manifests.rbac(release)]
-            self._ready("kube-apiserver")
-            self._start("kube-controller-manager", "kube-scheduler")
-            self._apply_base(api, releases, crds, rbac)
-            self._say_ready("API server with Kueue's, JobSet's and Trainer's kinds")
-            if self.with_node:
-                self._start("kubelet")
-            self._start(*(manager for manager in parts.MANAGERS if manager not in self.without), "kwok")
-            self._nodes(api)
-            self._managers(api, releases, ca_bundle)
-            self._say_ready(f"{', '.join(release.group for release in releases)} with their webhooks")
-            if loading is not None:
-                loading.result()
-            self._await_rest(api)
+            try:
+                self._parts(api, pool, pid)
+            except BaseException:
+                # Ends an import of images too, for which the pool would wait.
+                host.end_processes(layout)
+                raise
         write_state(layout, {"ready": True, "index": addresses.index, "node": self.with_node})
+
+    def _parts(self, api: Api, pool: ThreadPoolExecutor, pid: int) -> None:
+        self._start("etcd", "kube-apiserver")
+        loading: Future[None] | None = None
+        if self.with_node:
+            self._start("containerd")
+            loading = pool.submit(self._load_images, pid)
+        # Reading the YAML takes as long as the API server's start.
+        ca_bundle = base64.b64encode((self.layout.pki / "ca.crt").read_bytes()).decode()
+        releases = [release for release in RELEASES if release.group not in self.without]
+        crds = [crd for release in releases for crd in manifests.crds(release, ca_bundle)]
+        rbac = [each for release in (*releases, manifests.KWOK) for each in manifests.rbac(release)]
+        self._ready("kube-apiserver")
+        self._start("kube-controller-manager", "kube-scheduler")
+        self._apply_base(api, releases, crds, rbac)
+        names = ", ".join(release.group for release in releases)
+        self._say_ready(f"API server with the kinds and roles of {names}")
+        if self.with_node:
+            self._start("kubelet")
+        self._start(*(manager for manager in parts.MANAGERS if manager not in self.without), "kwok")
+        self._nodes(api)
+        self._managers(api, releases, ca_bundle)
+        self._say_ready(f"{names} with their webhooks")
+        if loading is not None:
+            loading.result()
+        self._await_rest(api)
 
     def _namespaces(self, addresses: Addresses) -> int:
         """Start the init process in namespaces and cgroups of its own; returns its process id."""
@@ -83,7 +91,7 @@ class Startup:
         spawn_init(layout, files)
 
         def still() -> None:
-            if not host.cgroup_processes(layout) and not layout.control.exists():
+            if not host.cgroup_processes(layout):
                 raise LocalError(f"the namespaces could not be set up:\n{self._tail('init')}")
 
         waiting.until("the init process of the cluster", lambda: control.listens(layout.control), still)
@@ -95,7 +103,6 @@ class Startup:
     def _start(self, *names: str) -> None:
         for name in names:
             control.call(self.layout.control, "start", part=self._definitions[name].part.to_json())
-            self._started.add(name)
 
     def _alive(self) -> None:
         """Raise if a part has ended: at this stage it will end again."""
