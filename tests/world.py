@@ -16,7 +16,8 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -35,7 +36,18 @@ from dispatch_gates.contract.trainjob import TrainJob, parse_trainjob
 from dispatch_gates.operations.opening import open_job
 from dispatch_gates.operations.start import start
 from dispatch_gates.operations.stop import stop
-from dispatch_gates.requests import ConflictError, Create, Replace, ReplaceStatus, find, select, write
+from dispatch_gates.requests import (
+    ConflictError,
+    Create,
+    Delete,
+    InvalidError,
+    Operation,
+    Replace,
+    ReplaceStatus,
+    find,
+    select,
+    write,
+)
 from dispatch_infra.rights import cluster_rules, namespace_rules
 from dispatch_local.cluster import Cluster
 from dispatch_local.layout import HOLD_ANNOTATION
@@ -51,6 +63,11 @@ CLUSTER_ROLES = Resource("rbac.authorization.k8s.io", "v1", "clusterroles", "Clu
 CLUSTER_ROLE_BINDINGS = Resource("rbac.authorization.k8s.io", "v1", "clusterrolebindings", "ClusterRoleBinding")
 ROLES = Resource("rbac.authorization.k8s.io", "v1", "roles", "Role")
 ROLE_BINDINGS = Resource("rbac.authorization.k8s.io", "v1", "rolebindings", "RoleBinding")
+POLICIES = Resource("admissionregistration.k8s.io", "v1", "validatingadmissionpolicies", "ValidatingAdmissionPolicy")
+POLICY_BINDINGS = Resource(
+    "admissionregistration.k8s.io", "v1", "validatingadmissionpolicybindings", "ValidatingAdmissionPolicyBinding"
+)
+CONFIG_MAPS = Resource("", "v1", "configmaps", "ConfigMap")
 SERVICE_ACCOUNTS = Resource("", "v1", "serviceaccounts", "ServiceAccount")
 
 
@@ -149,8 +166,45 @@ class World:
         for priority, value in (("low", 1), ("high", 1000)):
             if self.get(PRIORITIES, priority, cluster_scoped=True) is None:
                 self.create(PRIORITIES, priority, cluster_scoped=True, value=value)
-        self.create(names.TRAINING_RUNTIMES, "kwok", **_runtime())
+        self.create(names.TRAINING_RUNTIMES, "kwok", **runtime())
         return self
+
+    @contextmanager
+    def only(self, resource: Resource, expression: str, *, subresource: str = "") -> Iterator[None]:
+        """Have the API server refuse updates in this namespace for which the CEL `expression` is not true.
+
+        This holds up one write of one controller, whose other work and webhooks go on.
+        """
+        path = f"{resource.plural}/{subresource}" if subresource else resource.plural
+        rules = [
+            {"apiGroups": [resource.group], "apiVersions": ["*"], "operations": ["UPDATE"], "resources": [path]},
+            {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["configmaps"]},
+        ]
+        probes = 'object.kind == "ConfigMap" ? !object.metadata.name.startsWith("probe-") : '
+        here = {"matchLabels": {"kubernetes.io/metadata.name": self.namespace}}
+        spec = {
+            "failurePolicy": "Fail",
+            "matchConstraints": {"resourceRules": rules, "namespaceSelector": here},
+            "validations": [{"expression": probes + expression, "message": "held up by a test"}],
+        }
+        binding = {"policyName": self.namespace, "validationActions": ["Deny"]}
+        self.create(POLICIES, self.namespace, cluster_scoped=True, spec=spec)
+        self.create(POLICY_BINDINGS, self.namespace, cluster_scoped=True, spec=binding)
+        try:
+            until("the policy to be in force", self._refuses)
+            yield
+        finally:
+            for kind in (POLICY_BINDINGS, POLICIES):
+                raw = self.get(kind, self.namespace, cluster_scoped=True)
+                assert raw is not None
+                run(self.target, _delete(kind, raw["metadata"]))
+
+    def _refuses(self) -> bool:
+        try:
+            self.create(CONFIG_MAPS, f"probe-{secrets.token_hex(4)}")
+        except InvalidError:
+            return True
+        return False
 
     def activate(self, check: str) -> None:
         """Play the controller of another check: set it Active."""
@@ -268,7 +322,11 @@ class World:
         self.change(names.WORKLOADS, workload["metadata"]["name"], lambda body: body["spec"].update(active=active))
 
 
-def _runtime() -> dict[str, Any]:
+def _delete(resource: Resource, metadata: dict[str, str]) -> Operation[None]:
+    yield Delete(resource, "", metadata["name"], metadata["uid"], metadata["resourceVersion"])
+
+
+def runtime() -> dict[str, Any]:
     """A runtime without restarts, whose pods go to KWOK's nodes."""
     pod = {
         "restartPolicy": "Never",

@@ -8,26 +8,16 @@ test is the API server's audit log. Two mutants of the rule show that the judge 
 from __future__ import annotations
 
 import contextlib
-import secrets
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 import judge
-from dispatch_gates.cluster import run
 from dispatch_gates.contract import names
-from dispatch_gates.contract.names import Resource
 from dispatch_gates.contract.trainjob import TrainJob
-from dispatch_gates.requests import Delete, InvalidError, Operation
 from dispatch_local.cluster import Cluster
 from world import ControllerProcess, World, until
-
-POLICIES = Resource("admissionregistration.k8s.io", "v1", "validatingadmissionpolicies", "ValidatingAdmissionPolicy")
-POLICY_BINDINGS = Resource(
-    "admissionregistration.k8s.io", "v1", "validatingadmissionpolicybindings", "ValidatingAdmissionPolicyBinding"
-)
-CONFIG_MAPS = Resource("", "v1", "configmaps", "ConfigMap")
 
 WITHOUT_EVICTED = (
     ("dispatch_admission.decide", '("Finished", "DeactivationTarget", "Evicted", "Admitted")', '("Finished",)'),
@@ -118,56 +108,12 @@ def test_foreign_workload_is_waved_through(world: World, tmp_path: Path) -> None
     assert world.job("foreign").count is None
 
 
-@contextlib.contextmanager
-def evictions_half_done(world: World) -> Iterator[None]:
+def evictions_half_done(world: World) -> contextlib.AbstractContextManager[None]:
     """Keep Kueue from giving quota back after an eviction: its second write of two, usually half a second later."""
-    keeps = """object.kind == "ConfigMap" ? !object.metadata.name.startsWith("probe-") : !(
-        oldObject.status.conditions.exists(c, c.type == "Evicted" && c.status == "True") &&
+    keeps = """!(oldObject.status.conditions.exists(c, c.type == "Evicted" && c.status == "True") &&
         oldObject.status.conditions.exists(c, c.type == "QuotaReserved" && c.status == "True") &&
         object.status.conditions.exists(c, c.type == "QuotaReserved" && c.status == "False"))"""
-    rules = [
-        {
-            "apiGroups": ["kueue.x-k8s.io"],
-            "apiVersions": ["*"],
-            "operations": ["UPDATE"],
-            "resources": ["workloads/status"],
-        },
-        {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["configmaps"]},
-    ]
-    here = {"matchLabels": {"kubernetes.io/metadata.name": world.namespace}}
-    world.create(
-        POLICIES,
-        world.namespace,
-        cluster_scoped=True,
-        spec={
-            "failurePolicy": "Fail",
-            "matchConstraints": {"resourceRules": rules, "namespaceSelector": here},
-            "validations": [{"expression": keeps, "message": "a test keeps this eviction half done"}],
-        },
-    )
-    binding = {"policyName": world.namespace, "validationActions": ["Deny"]}
-    world.create(POLICY_BINDINGS, world.namespace, cluster_scoped=True, spec=binding)
-    try:
-        until("the policy to be in force", lambda: _denied(world))
-        yield
-    finally:
-        for resource in (POLICY_BINDINGS, POLICIES):
-            raw = world.get(resource, world.namespace, cluster_scoped=True)
-            assert raw is not None
-            metadata = raw["metadata"]
-            run(world.target, _delete(resource, metadata))
-
-
-def _denied(world: World) -> bool:
-    try:
-        world.create(CONFIG_MAPS, f"probe-{secrets.token_hex(4)}")
-    except InvalidError:
-        return True
-    return False
-
-
-def _delete(resource: Resource, metadata: dict[str, str]) -> Operation[None]:
-    yield Delete(resource, "", metadata["name"], metadata["uid"], metadata["resourceVersion"])
+    return world.only(names.WORKLOADS, keeps, subresource="status")
 
 
 @pytest.mark.parametrize(
