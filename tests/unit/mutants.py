@@ -6,11 +6,12 @@ import importlib.abc
 import importlib.machinery
 import importlib.util
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from types import ModuleType
+from types import CodeType, ModuleType
+from typing import ClassVar
 
 _FRESH = ("dispatch_gates", "dispatch_admission", "model", "unit")
 """What is imported anew around a mutant, so that everything sees it: the product, and the tests' own code."""
@@ -36,20 +37,50 @@ class Mutant:
         return text.replace(self.snippet, self.replacement)
 
 
-class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """Imports one module from changed source; `used` says that it was imported."""
+class _Loader(importlib.machinery.SourceFileLoader):
+    """Loads from source that was compiled before, since all of this is imported once for each mutant."""
+
+    compiled: ClassVar[dict[str, CodeType]] = {}
+
+    def get_code(self, fullname: str) -> CodeType:
+        if fullname not in self.compiled:
+            self.compiled[fullname] = compile(self.get_data(self.path), self.path, "exec", dont_inherit=True)
+        return self.compiled[fullname]
+
+
+class _Changed(importlib.machinery.SourceFileLoader):
+    """Loads the mutant."""
+
+    def __init__(self, module: str, path: str, source: str) -> None:
+        super().__init__(module, path)
+        self._code = compile(source, f"<mutant of {module}>", "exec", dont_inherit=True)
+
+    def get_code(self, fullname: str) -> CodeType:
+        assert fullname == self.name
+        return self._code
+
+
+class _Finder(importlib.abc.MetaPathFinder):
+    """Finds what is imported anew, and the mutant in it; `used` says that the mutant was imported."""
 
     def __init__(self, mutant: Mutant) -> None:
-        self._name = mutant.module
-        self._source = mutant.source()
+        self._module, self._source = mutant.module, mutant.source()
         self.used = False
 
-    def find_spec(self, fullname: str, *_: object) -> importlib.machinery.ModuleSpec | None:
-        return importlib.machinery.ModuleSpec(fullname, self) if fullname == self._name else None
-
-    def exec_module(self, module: ModuleType) -> None:
-        self.used = True
-        exec(compile(self._source, f"<mutant of {self._name}>", "exec"), module.__dict__)
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, _: ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        if fullname.split(".")[0] not in _FRESH:
+            return None
+        spec = importlib.machinery.PathFinder.find_spec(fullname, path)
+        if spec is None or not isinstance(spec.loader, importlib.machinery.SourceFileLoader):
+            return spec
+        if fullname == self._module:
+            self.used = True
+            spec.loader = _Changed(fullname, spec.loader.path, self._source)
+        else:
+            spec.loader = _Loader(fullname, spec.loader.path)
+        return spec
 
 
 @contextmanager

@@ -190,7 +190,7 @@ def test_a_change_wakes_what_waits_for_it(
         assert found.metric("waiting_workloads") == 1
         wake(server)
         await until(lambda: found.state() == "Ready")
-        assert found.metric("waiting_workloads") == 0
+        await until(lambda: found.metric("waiting_workloads") == 0)
 
     serving(server, story)
     assert count(server, NAME) == 2

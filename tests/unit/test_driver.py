@@ -54,7 +54,7 @@ Answer = Callable[[web.Request], Awaitable[web.StreamResponse]]
 READ = Get(TRAINJOBS, TEAM, NAME)
 VERSIONED: JsonObject = {"metadata": {"name": NAME, "namespace": TEAM, "uid": "u", "resourceVersion": "7"}, "spec": {}}
 WRITE = Replace(TRAINJOBS, VERSIONED)
-WATCH = Watch(PODS, TEAM, "7", 2.0, selector="a=b")
+WATCH = Watch(PODS, TEAM, "7", 30.0, selector="a=b")
 
 
 @pytest.mark.parametrize("check", driver_checks.CHECKS.values(), ids=driver_checks.CHECKS.keys())
@@ -76,16 +76,25 @@ def answering(*answers: web.Response | Callable[[], web.Response]) -> Answer:
 
 def raises(answer: Answer, request: Request, kind: type[ApiError], *, attempts: int = 1) -> tuple[ApiError, int]:
     """Expect this very kind of error; return it, and how many requests it took."""
+    return each_raises(answer, [request], kind, attempts=attempts)[0]
+
+
+def each_raises(
+    answer: Answer, requests: list[Request], kind: type[ApiError], *, attempts: int = 1
+) -> list[tuple[ApiError, int]]:
+    """Expect this very kind of error of each request, over one connection."""
     found: list[tuple[ApiError, int]] = []
 
     async def talk(connected: Served) -> None:
-        with pytest.raises(ApiError) as caught:
-            await connected.driver.perform(request)
-        found.append((caught.value, len(connected.seen)))
+        for request in requests:
+            before = len(connected.seen)
+            with pytest.raises(ApiError) as caught:
+                await connected.driver.perform(request)
+            assert type(caught.value) is kind, (request, caught.value)
+            found.append((caught.value, len(connected.seen) - before))
 
     asking(answer, talk, attempts=attempts)
-    assert type(found[0][0]) is kind, found[0][0]
-    return found[0]
+    return found
 
 
 def returns(answer: Answer, request: Request, *, attempts: int = 1) -> tuple[Any, list[Any]]:
@@ -99,7 +108,6 @@ def returns(answer: Answer, request: Request, *, attempts: int = 1) -> tuple[Any
     return found[0]
 
 
-@pytest.mark.parametrize("request_", [READ, WRITE, List(PODS, TEAM), WATCH], ids=["get", "replace", "list", "watch"])
 @pytest.mark.parametrize(
     ("status", "reason", "kind"),
     [
@@ -116,15 +124,14 @@ def returns(answer: Answer, request: Request, *, attempts: int = 1) -> tuple[Any
         (418, "Teapot", UnreachableError),
     ],
 )
-def test_status(request_: Request, status: int, reason: str, kind: type[ApiError]) -> None:
-    error, _ = raises(answering(failure(status, reason)), request_, kind)
-    assert error.status == status
-    assert f"{status} said the API server" in str(error)
+def test_status(status: int, reason: str, kind: type[ApiError]) -> None:
+    for error, asked in each_raises(answering(failure(status, reason)), [READ, WRITE, List(PODS, TEAM), WATCH], kind):
+        assert (error.status, asked) == (status, 1)
+        assert f"{status} said the API server" in str(error)
 
 
-@pytest.mark.parametrize("request_", [READ, WRITE, WATCH], ids=["get", "replace", "watch"])
-def test_gone(request_: Request) -> None:
-    raises(answering(failure(410, "Expired")), request_, ExpiredError)
+def test_gone() -> None:
+    each_raises(answering(failure(410, "Expired")), [READ, WRITE, WATCH], ExpiredError)
 
 
 def test_html_of_a_proxy_in_between() -> None:
@@ -148,10 +155,9 @@ def test_retry_after(header: str, seconds: float | None) -> None:
     assert error.retry_after == seconds
 
 
-@pytest.mark.parametrize("request_", [READ, WRITE, List(PODS, TEAM)], ids=["get", "replace", "list"])
 @pytest.mark.parametrize("body", [b"<html>hello</html>", b'{"metadata": {"na', b"", b"[]", b"7", b"\xff\xfe"], ids=repr)
-def test_a_body_that_is_no_object(request_: Request, body: bytes) -> None:
-    raises(answering(reply(body)), request_, BadReplyError)
+def test_a_body_that_is_no_object(body: bytes) -> None:
+    each_raises(answering(reply(body)), [READ, WRITE, List(PODS, TEAM)], BadReplyError)
 
 
 def test_a_list_without_items() -> None:
@@ -171,13 +177,12 @@ async def _cut_off(request: web.Request) -> web.StreamResponse:
     return await _hang_up(request)
 
 
-@pytest.mark.parametrize("request_", [READ, WRITE, List(PODS, TEAM)], ids=["get", "replace", "list"])
 @pytest.mark.parametrize("answer", [_hang_up, _cut_off], ids=["no answer", "cut off"])
-def test_a_lost_connection(request_: Request, answer: Answer) -> None:
-    _, asked = raises(answer, request_, UnreachableError)
+def test_a_lost_connection(answer: Answer) -> None:
     # Where no answer begins, the HTTP library sends once more what HTTP calls idempotent. For a PUT that is only so
     # by the version in it: the API server refuses the second one where the first was applied.
-    assert asked in ((1, 2) if answer is _hang_up else (1,))
+    for _, asked in each_raises(answer, [READ, WRITE, List(PODS, TEAM)], UnreachableError):
+        assert asked in ((1, 2) if answer is _hang_up else (1,))
 
 
 def test_nobody_listens() -> None:
@@ -443,7 +448,7 @@ def test_watch_asks_for_what_it_says() -> None:
 def test_watch_replies_at_the_first_change(kind: str, deleted: bool) -> None:
     changes, _ = returns(streaming(_line(kind, "p"), _line("ADDED", "q"), linger=1), WATCH)
     assert [(body["metadata"]["name"], gone) for body, gone in changes.events] == [("p", deleted)]
-    assert 0 < changes.seconds_left < 2
+    assert 0 < changes.seconds_left < 30
 
 
 def test_watch_reads_an_event_that_comes_in_pieces() -> None:
@@ -487,7 +492,7 @@ def test_watch_fails(answer: Answer, kind: type[ApiError]) -> None:
 def test_watch_that_the_server_ends_early(chunks: tuple[bytes, ...]) -> None:
     changes, seen = returns(streaming(*chunks), WATCH)
     assert changes.events == ()
-    assert 1 < changes.seconds_left < 2
+    assert 1 < changes.seconds_left < 30
     assert len(seen) == 1
 
 
