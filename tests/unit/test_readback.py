@@ -134,14 +134,7 @@ NOTICED: dict[str, tuple[Change, str]] = {
         ].pop(),
         f"{_PATCH}[0].trainingRuntimeSpec.template.spec.replicatedJobs",
     ),
-    "opened mark added": (marks("annotations", **{names.OPENED: "true"}), f"metadata.annotations[{names.OPENED}]"),
-    "hold mark added": (marks("annotations", **{names.HOLD: "true"}), f"metadata.annotations[{names.HOLD}]"),
-    "args added": (at("trainer.args", ["z"]), "spec.trainer.args"),
-    "model initializer added": (at("initializer.model", {"storageUri": "s3://y"}), "spec.initializer.model"),
-    "A in another's patch": (
-        lambda body: body["spec"]["runtimePatches"].append(objects.patch({"node": 7}, manager="x.io/y")),
-        f"spec.runtimePatches[x.io/y]: {names.ADMISSION_COUNT}",
-    ),
+    "hold mark": (marks("annotations", **{names.HOLD: "true"}), f"metadata.annotations[{names.HOLD}]"),
     "something added to our patch": (
         at(f"{_OURS}.0.template.spec.template.spec", {"nodeSelector": {"a": "b"}}),
         f"{_PATCH}[0].trainingRuntimeSpec.template.spec.replicatedJobs[0].template.spec.template.spec",
