@@ -134,7 +134,6 @@ NOTICED: dict[str, tuple[Change, str]] = {
         ].pop(),
         f"{_PATCH}[0].trainingRuntimeSpec.template.spec.replicatedJobs",
     ),
-    "hold mark": (marks("annotations", **{names.HOLD: "true"}), f"metadata.annotations[{names.HOLD}]"),
     "something added to our patch": (
         at(f"{_OURS}.0.template.spec.template.spec", {"nodeSelector": {"a": "b"}}),
         f"{_PATCH}[0].trainingRuntimeSpec.template.spec.replicatedJobs[0].template.spec.template.spec",
