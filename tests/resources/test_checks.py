@@ -8,6 +8,8 @@ opening and closing; a started job's specification; replacements; identities (BL
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -16,7 +18,7 @@ from pulumi.dynamic.dynamic import serialize_provider
 from pulumi.output import Unknown
 
 from dispatch_gates.resources._inputs import canonical, job_spec
-from dispatch_gates.resources._running import GatesError
+from dispatch_gates.resources._running import GatesError, warn
 from dispatch_gates.resources.gated_train_job import GatedTrainJobProvider
 from dispatch_gates.resources.job_identity import JobIdentityProvider
 from dispatch_gates.resources.job_opening import JobOpeningProvider
@@ -345,3 +347,28 @@ def test_what_the_state_keeps_of_a_provider_is_its_name(kind: type[ResourceProvi
     assert serialize_provider(kind()) == stored
     assert kind.serialize_as_secret_always is False
     assert vars(kind()) == {}
+
+
+def test_any_number_of_resources_fits_in_one_program() -> None:
+    """The SDK nests one more call at each provider that it stores; ours have no state for it to descend into."""
+    text = (
+        "from pulumi.dynamic.dynamic import serialize_provider\n"
+        "from dispatch_gates.resources.gated_train_job import GatedTrainJobProvider\n"
+        "assert len({serialize_provider(GatedTrainJobProvider()) for _ in range(3000)}) == 1\n"
+    )
+    done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_hold_by_an_administrator_is_a_warning(capsys: pytest.CaptureFixture[str]) -> None:
+    warn(outputs(is_open=True, held_by=["example.org/budget"]))
+    printed = capsys.readouterr().err
+    assert printed.startswith("warning: TrainJob team-a/dj-")
+    assert "admission-gated-by: example.org/budget" in printed
+    warn(outputs(is_open=True, held_by=[]))
+    assert capsys.readouterr().err == ""
+
+
+def test_nothing_else_of_the_package_needs_pulumi() -> None:
+    text = "import sys, dispatch_gates, dispatch_gates.cluster; assert 'pulumi' not in sys.modules"
+    subprocess.run([sys.executable, "-c", text], check=True)

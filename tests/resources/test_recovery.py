@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from dispatch_gates.cluster import run
 from dispatch_gates.contract import names
@@ -98,12 +99,17 @@ def test_job_deleted_by_hand(world: World, stack: Stack) -> None:
     stack.destroy()
 
 
-def test_another_cluster_and_no_cluster(world: World, stack: Stack) -> None:
+def test_another_cluster_and_no_cluster(world: World, stack: Stack, tmp_path: Path) -> None:
     program = parts(inputs(world))
     stack.up(program)
 
-    for printed in (stack.refresh_fails(KUBECONFIG=NOWHERE), stack.destroy_fails(KUBECONFIG=NOWHERE)):
-        assert "cannot be used" in printed
+    # Out of reach is not gone.
+    config = yaml.safe_load(world.cluster.kubeconfig.read_text())
+    config["clusters"][0]["cluster"]["server"] = "https://127.0.0.1:1"
+    silent = tmp_path / "silent"
+    silent.write_text(yaml.safe_dump(config))
+    assert "no answer from https://127.0.0.1:1" in stack.refresh_fails(KUBECONFIG=str(silent))
+    assert "cannot be used" in stack.destroy_fails(KUBECONFIG=NOWHERE)
     assert stack.resources("GatedTrainJob")
 
     here = run(world.target, cluster_identity())
