@@ -76,6 +76,7 @@ def audit_policy() -> Object:
         {"group": "batch", "resources": ["jobs", "jobs/status"]},
         {"group": "", "resources": ["pods", "pods/status", "pods/eviction", "pods/binding"]},
     ]
+    configured = ["admissionchecks", "clusterqueues", "localqueues", "resourceflavors", "workloadpriorityclasses"]
     return {
         "apiVersion": "audit.k8s.io/v1",
         "kind": "Policy",
@@ -84,6 +85,12 @@ def audit_policy() -> Object:
         "rules": [
             # Reads carry no change; watches of the managers would fill the disk.
             {"level": "Metadata", "verbs": ["get", "list", "watch"], "resources": with_bodies},
+            # An apply with a YAML body is lost altogether at a level with bodies: so Pulumi sends what it configures.
+            {
+                "level": "Metadata",
+                "verbs": ["patch"],
+                "resources": [{"group": "kueue.x-k8s.io", "resources": configured}],
+            },
             {"level": "RequestResponse", "resources": with_bodies},
             {
                 "level": "None",
