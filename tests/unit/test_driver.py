@@ -375,7 +375,8 @@ def test_a_watch_outlives_the_loading_of_credentials_by_another_request() -> Non
 def test_path(request_: Request, method: str, path: str, query: dict[str, str] | None) -> None:
     _, (seen,) = returns(answering(reply({"items": [], "metadata": {"resourceVersion": "1"}})), request_)
     assert (seen.method, seen.path) == (method, path)
-    assert seen.query == (query if query is not None else {"fieldManager": "dispatch-gates"})
+    strict = {"fieldValidation": "Strict"} if isinstance(request_, Create) else {}
+    assert seen.query == (query if query is not None else {"fieldManager": "dispatch-gates", **strict})
     assert seen.body == (None if query is not None else VERSIONED)
     assert seen.headers["User-Agent"].startswith("dispatch-gates/")
     if query is None:

@@ -44,15 +44,22 @@ class Started:
 
 
 def start(
-    asked: JobSpec, *, check: str = names.ADMISSION_CHECK, workload_seconds: float = WORKLOAD_SECONDS
+    asked: JobSpec,
+    *,
+    check: str = names.ADMISSION_CHECK,
+    workload_seconds: float = WORKLOAD_SECONDS,
+    strict_executions: bool = False,
 ) -> Operation[Started]:
     """Create the TrainJob closed and prove it, or take over the one that an earlier try created.
 
-    `check` is the AdmissionCheck that the Workload must list (Kueue mode). Raises `RefusedError` with nothing
+    `check` is the AdmissionCheck that the Workload must list (Kueue mode). `strict_executions` asks that every
+    execution has an A of its own, restarts too. Raises `RefusedError` with nothing
     left behind that could run, `MayExistError` where the API server did not say what became of the create, and
     `ApiError` where nothing was created.
     """
     runtime = yield from _runtime(asked)
+    if strict_executions:
+        _refuse_restarts(runtime)
     body = manifest(asked, [name for name, *_ in runtime.replicated_jobs])
     job, adopted = yield from _create(asked, body)
     warnings = tuple(str(hazard) for hazard in hazards(runtime))
@@ -93,6 +100,18 @@ def _runtime(asked: JobSpec) -> Operation[Runtime]:
     if fatal := [str(hazard) for hazard in hazards(runtime) if hazard.fatal]:
         raise RefusedError(f"{kind} {name} cannot be used for a gated job: {'; '.join(fatal)}. Remove the setting.")
     return runtime
+
+
+def _refuse_restarts(runtime: Runtime) -> None:
+    """Refuse a runtime that restarts inside one admission, and any where the API server does not keep it from that."""
+    found = hazards(runtime)
+    if found:
+        what = "; ".join(str(hazard) for hazard in found)
+        raise RefusedError(f"strict_executions: {runtime.kind} {runtime.name} may restart under the same A: {what}.")
+    raise RefusedError(
+        "strict_executions needs the guard rails at level `executions`, which are not in force on this cluster; leave "
+        "it out, and let containers compare DISPATCH_RESTART_ATTEMPT beside A."
+    )
 
 
 def _create(asked: JobSpec, body: JsonObject) -> Operation[tuple[TrainJob, bool]]:
