@@ -1,4 +1,4 @@
-"""Hazards of training runtimes (BL-14, BL-17): what is fatal, what is a warning, and what asks for strict executions."""
+"""Hazards of training runtimes (BL-14, BL-17): what is fatal, what is warned of, what strict executions refuse."""
 
 from __future__ import annotations
 
