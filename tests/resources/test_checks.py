@@ -49,7 +49,14 @@ def inputs(**changes: Any) -> dict[str, Any]:
 
 def outputs(**changes: Any) -> dict[str, Any]:
     """Return the outputs of a plain job that was started."""
-    seen = {"uid": "u-1", "name": f"dj-{ULID.lower()}-s1", "cluster": "c-1", "is_open": False, "state": "Gated"}
+    seen = {
+        "held": False,
+        "uid": "u-1",
+        "name": f"dj-{ULID.lower()}-s1",
+        "cluster": "c-1",
+        "is_open": False,
+        "state": "Gated",
+    }
     return inputs(**{**seen, **changes})
 
 
@@ -92,6 +99,7 @@ def failures(olds: dict[str, Any], news: dict[str, Any]) -> dict[str, str]:
         ("spec", '{"trainer":[]}'),
         ("runtime_kind", "Deployment"),
         ("opened", "yes"),
+        ("hold", 1.0),
         ("check", ""),
         ("workload_timeout_seconds", 0.0),
         ("workload_timeout_seconds", float("inf")),
@@ -131,7 +139,7 @@ def test_extreme_ulid_is_accepted() -> None:
     assert failures({}, inputs(ulid=OTHER_ULID)) == {}
 
 
-@pytest.mark.parametrize("name", ["ulid", "namespace", "runtime", "queue"])
+@pytest.mark.parametrize("name", ["ulid", "namespace", "runtime"])
 def test_missing_input_is_reported(name: str) -> None:
     assert list(failures({}, inputs(**{name: None}))) == [name]
 
@@ -273,6 +281,8 @@ def test_without_checkpoints_nothing_is_started_or_opened(monkeypatch: pytest.Mo
         ({"owner": "project/renamed"}, False, False),
         ({"opened": False}, True, False),
         ({"opened": True}, True, False),
+        ({"hold": True}, True, False),
+        ({"hold": UNKNOWN}, True, False),
         ({"context": "other"}, True, False),
         ({"workload_timeout_seconds": 31.0}, True, False),
         ({"image": UNKNOWN}, True, False),
@@ -295,6 +305,19 @@ def test_opening_that_is_still_owed_is_a_change() -> None:
     news = inputs(opened=True)
     assert GatedTrainJobProvider().diff("id", outputs(opened=True, is_open=False), news).changes is True
     assert GatedTrainJobProvider().diff("id", outputs(opened=True, is_open=True), news).changes is False
+
+
+def test_hold_that_somebody_else_took_away_or_set_is_a_change() -> None:
+    provider = GatedTrainJobProvider()
+    assert provider.diff("id", outputs(hold=True, held=False), inputs(hold=True)).changes is True
+    assert provider.diff("id", outputs(hold=False, held=True), inputs(hold=False)).changes is True
+    assert provider.diff("id", outputs(hold=True, held=True), inputs(hold=True)).changes is False
+    assert provider.diff("id", outputs(held=True), inputs()).changes is False
+
+
+def test_plain_mode_knows_no_priority() -> None:
+    assert failures({}, inputs(queue=None)) == {}
+    assert list(failures({}, inputs(queue=None, priority_class="high"))) == ["priority_class"]
 
 
 def opening(**changes: Any) -> dict[str, Any]:

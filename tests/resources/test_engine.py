@@ -188,3 +188,27 @@ def test_new_submission(world: World, stack: Stack) -> None:
     assert not job_of(world, stack).gates.closed
     stack.destroy()
     assert world.list(names.TRAINJOBS) == ()
+
+
+def test_hold_and_release_in_plain_mode(world: World, stack: Stack) -> None:
+    given = inputs(world, queue=None)
+    stack.up(component(given, hold=True))
+    job = job_of(world, stack)
+    assert (job.kueue_mode, job.opened, job.held, job.suspended, job.count) == (False, True, True, True, 0)
+    recorded = stack.outputs("GatedTrainJob")
+    assert (recorded["mode"], recorded["held"]) == ("plain", True)
+
+    assert stack.up(component(given, hold=False))["update"] == 1
+    world.running(job_of(world, stack), 1)
+    assert stack.up(component(given, hold=False)).unchanged
+    assert stack.up(component(given, hold=True))["update"] == 1
+    until("the end of the pods", lambda: not world.pods_of(job))
+    assert stack.up(component(given, hold=False))["update"] == 1
+    world.running(job_of(world, stack), 2)
+    stack.refresh()
+    assert (stack.outputs("GatedTrainJob")["state"], stack.outputs("GatedTrainJob")["admission_count"]) == (
+        "Running",
+        2,
+    )
+    stack.destroy()
+    assert world.pods_of(job) == ()

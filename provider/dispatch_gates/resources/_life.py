@@ -11,6 +11,7 @@ from typing import Any
 from dispatch_gates.contract.identity import Identity
 from dispatch_gates.contract.trainjob import TrainJob
 from dispatch_gates.operations.errors import RefusedError
+from dispatch_gates.operations.holding import hold, release
 from dispatch_gates.operations.opening import open_job
 from dispatch_gates.operations.start import start
 from dispatch_gates.operations.status import JobState, status
@@ -27,18 +28,24 @@ def started(props: Props) -> Operation[Props]:
     cluster = yield from in_cluster(None, props)
     done = yield from start(asked, check=props["check"], workload_seconds=props["workload_timeout_seconds"])
     outs = {**_inputs(props), "cluster": cluster, "uid": done.job.meta.uid, "name": done.job.meta.name}
-    if not _is_open(done.job):
+    if props.get("hold") is None and not done.job.past_gate:
         return outs | _seen(done.job, JobState.GATED, "not opened yet")
-    # Taken over from an interrupted run, and opened meanwhile.
+    # To be held from the start, or taken over from an interrupted run and opened meanwhile.
+    yield from _held_or_released(props, outs)
     return outs | (yield from _status(outs))
 
 
 def updated(olds: Props, news: Props) -> Operation[Props]:
-    """Open the job where that is asked for; return the outputs. Nothing else is ever written."""
+    """Open, hold or release the job where that is asked for; return the outputs. Nothing else is ever written."""
     cluster = yield from in_cluster(olds["cluster"], news)
     outs = {**_inputs(news), "owner": olds["owner"], "cluster": cluster, "uid": olds["uid"], "name": olds["name"]}
+    if news.get("hold") is True:
+        yield from _held_or_released(news, outs)  # before it is opened, so that it does not run in between
     if news.get("opened") is True:
-        yield from open_job(outs["namespace"], outs["name"], outs["uid"])
+        seconds = news["workload_timeout_seconds"]
+        yield from open_job(outs["namespace"], outs["name"], outs["uid"], seconds=seconds)
+    if news.get("hold") is False:
+        yield from _held_or_released(news, outs)
     outs |= yield from _status(outs)
     if news.get("opened") is False and outs["is_open"]:
         raise RefusedError(
@@ -67,8 +74,15 @@ def opened(props: Props) -> Operation[Props]:
     yield from in_cluster(props["cluster"], props)
     name = Identity.of(props["ulid"], props["submission"]).name
     assert name == props["name"], f"{props['name']} is not the name of {props['ulid']}, {props['submission']}"
-    done = yield from open_job(props["namespace"], name, props["uid"])
+    seconds = props["workload_timeout_seconds"]
+    done = yield from open_job(props["namespace"], name, props["uid"], seconds=seconds)
     return {**_inputs(props), "already": done.already, "held_by": list(done.held_by)}
+
+
+def _held_or_released(props: Props, outs: Props) -> Operation[None]:
+    """Do what `hold` asks for, where it asks for anything."""
+    if (wanted := props.get("hold")) is not None:
+        yield from (hold if wanted else release)(outs["namespace"], outs["name"], outs["uid"])
 
 
 def _status(outs: Props) -> Operation[dict[str, Any]]:
@@ -83,17 +97,14 @@ def _status(outs: Props) -> Operation[dict[str, Any]]:
 
 def _seen(job: TrainJob, state: JobState, why: str) -> dict[str, Any]:
     return {
-        "mode": "plain" if job.queue is None else "kueue",
+        "mode": "kueue" if job.kueue_mode else "plain",
         "state": str(state),
         "reason": why,
-        "is_open": _is_open(job),
+        "is_open": job.past_gate,
+        "held": job.held,
         "held_by": list(job.gates.others),
         "admission_count": job.count if isinstance(job.count, int) else None,
     }
-
-
-def _is_open(job: TrainJob) -> bool:
-    return job.opened if job.queue is None else not job.gates.ours
 
 
 def _inputs(props: Props) -> Props:

@@ -13,6 +13,7 @@ IDENTITY: Final = ("ulid", "submission", "namespace")
 """Inputs whose change is another TrainJob."""
 _SETTINGS: Final = (
     "opened",
+    "hold",
     "check",
     "kubeconfig",
     "context",
@@ -20,6 +21,8 @@ _SETTINGS: Final = (
     "delete_timeout_seconds",
 )
 """Inputs that may change at any time. `owner` is neither: it is what was written at the start."""
+
+_WHERE: Final = ("kubeconfig", "context", "workload_timeout_seconds")
 
 
 def failures(olds: Props, news: Props) -> list[Failure]:
@@ -29,8 +32,8 @@ def failures(olds: Props, news: Props) -> list[Failure]:
     found += _opened_failures(olds, news)
     if olds:
         found += _frozen_failures(olds, news)
-    if "queue" not in news and asked is not None:
-        found.append(("queue", "is missing: this version starts jobs in Kueue mode only; name a LocalQueue"))
+    if asked is not None and asked.queue is None and asked.priority_class is not None:
+        found.append(("priority_class", "is Kueue's: it takes a `queue` too"))
     if problem := records_problem():
         found.append(("opened", problem))
     return found
@@ -43,6 +46,8 @@ def difference(olds: Props, news: Props) -> tuple[bool, list[str]]:
     """
     changed = [key for key in (*IDENTITY, *ASKED, *_SETTINGS) if _differs(olds, news, key)]
     unfinished = news.get("opened") is True and olds.get("is_open") is False
+    # Somebody else held or released the job, and a refresh saw it.
+    unfinished = unfinished or (isinstance(news.get("hold"), bool) and news["hold"] is not olds.get("held"))
     same = "ulid" not in changed and "submission" not in changed
     # The specification of a started job goes with its submission; alone it is refused by check().
     return bool(changed) or unfinished, [] if same else changed
@@ -72,7 +77,7 @@ def opening_difference(olds: Props, news: Props) -> tuple[bool, list[str]]:
     by itself.
     """
     replaces = [key for key in IDENTITY if _differs(olds, news, key)]
-    others = [key for key in ("uid", "name", "cluster", "kubeconfig", "context") if _differs(olds, news, key)]
+    others = [key for key in ("uid", "name", "cluster", *_WHERE) if _differs(olds, news, key)]
     return bool(replaces or others), replaces
 
 
@@ -91,8 +96,9 @@ def _setting_failures(news: Props) -> Iterator[Failure]:
         # The value is not shown: somebody may have put a kubeconfig itself there.
         if known(value) and not (isinstance(value, str) and value and "\n" not in value):
             yield name, "a text in one line was expected; `kubeconfig` takes a path, never the content"
-    if known(news.get("opened")) and not isinstance(news.get("opened"), bool | None):
-        yield "opened", "True, False or nothing was expected"
+    for name in ("opened", "hold"):
+        if known(news.get(name)) and not isinstance(news.get(name), bool | None):
+            yield name, "True, False or nothing was expected"
 
 
 def _positive(value: Any) -> bool:
@@ -104,7 +110,7 @@ def _opened_failures(olds: Props, news: Props) -> Iterator[Failure]:
         yield (
             "opened",
             "True is only for a job that is recorded already: run `pulumi up` with it left out first, or use a "
-            "JobOpening (or GatedJob), which opens in the same run",
+            "JobOpening (or GatedJob), which opens in the same run. If the job ran before and is gone, raise `submission`",
         )
     if news.get("opened") is False and olds.get("opened") is True and _same_job(olds, news):
         yield "opened", "an opened job cannot be closed again; put it back to True, or raise `submission`"

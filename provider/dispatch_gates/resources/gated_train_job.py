@@ -1,4 +1,7 @@
-"""`GatedTrainJob`: a TrainJob that is recorded before it runs. Create is Start, update may Open, delete is Stop."""
+"""`GatedTrainJob`: a TrainJob that is recorded before it runs.
+
+Create is Start, update is Open, Hold and Release, read is Status, delete is Stop.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +50,7 @@ class GatedTrainJobProvider(ResourceProvider):
         return CreateResult(f"{outs['namespace']}/{outs['name']}", outs)
 
     def update(self, _id: str, olds: Props, news: Props) -> UpdateResult:
-        """Open the job where `opened` asks for it; anything else that may change needs no write."""
+        """Open, hold or release the job where that is asked for; anything else that may change needs no write."""
         outs = _running.run(news, _life.updated(olds, news))
         _running.warn(outs)
         return UpdateResult(outs)
@@ -91,6 +94,8 @@ class GatedTrainJob(Resource, module="dispatch", name="GatedTrainJob"):
     """Why it stood there, for people."""
     is_open: pulumi.Output[bool]
     """Whether the job was past its start gate."""
+    held: pulumi.Output[bool]
+    """Whether the job was held, by `hold` or by an operator."""
     held_by: pulumi.Output[list[str]]
     """The gates of administrators that hold the job beside ours."""
     admission_count: pulumi.Output[int | None]
@@ -137,7 +142,7 @@ class GatedTrainJob(Resource, module="dispatch", name="GatedTrainJob"):
         # Said here too, because a replacement that the user forces (`--replace`) does not ask the provider: the new
         # job would be the old one, taken over, and then deleted.
         merged = pulumi.ResourceOptions.merge(opts, pulumi.ResourceOptions(delete_before_replace=True))
-        self._given = {key: props.get(key) for key in ("ulid", "submission", "namespace", "kubeconfig", "context")}
+        self._given = {key: props.get(key) for key in _GIVEN}
         super().__init__(
             GatedTrainJobProvider(),
             resource_name,
@@ -151,5 +156,6 @@ class GatedTrainJob(Resource, module="dispatch", name="GatedTrainJob"):
         return self._given
 
 
-_OUTPUTS: Final = ("name", "uid", "mode", "state", "reason", "is_open", "held_by", "admission_count", "cluster")
+_GIVEN: Final = ("ulid", "submission", "namespace", "kubeconfig", "context", "workload_timeout_seconds")
+_OUTPUTS: Final = ("name", "uid", "mode", "state", "reason", "is_open", "held", "held_by", "admission_count", "cluster")
 """What the provider adds to the inputs."""

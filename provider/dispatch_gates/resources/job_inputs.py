@@ -19,7 +19,7 @@ class JobInputs(TypedDict, total=False):
     submission: pulumi.Input[int]
     """Number of the submission, from 1 (default). Raise it to run the job again, or with another specification."""
     queue: pulumi.Input[str] | None
-    """The LocalQueue."""
+    """The LocalQueue (Kueue mode). Without one the job is in plain mode: no queue, no quota, nobody re-admits it."""
     runtime: pulumi.Input[str] | None
     """Name of the training runtime."""
     runtime_kind: pulumi.Input[str] | None
@@ -37,7 +37,7 @@ class JobInputs(TypedDict, total=False):
     env: pulumi.Input[Mapping[str, pulumi.Input[str]]] | None
     """Environment variables of the trainer's containers; the values are texts."""
     priority_class: pulumi.Input[str] | None
-    """The WorkloadPriorityClass."""
+    """The WorkloadPriorityClass (Kueue mode)."""
     deadline_seconds: pulumi.Input[int] | None
     """How long the job may be active, in seconds."""
     spec: pulumi.Input[Mapping[str, Any]] | None
@@ -46,6 +46,9 @@ class JobInputs(TypedDict, total=False):
     """Labels of the TrainJob."""
     annotations: pulumi.Input[Mapping[str, pulumi.Input[str]]] | None
     """Annotations of the TrainJob."""
+    hold: pulumi.Input[bool] | None
+    """True keeps the job from running, open or not, and ends its pods; False lets it run again, as its next execution.
+    None (default): not managed here."""
     check: pulumi.Input[str]
     """Name of the AdmissionCheck that must guard the queue; default: `dispatch`."""
     kubeconfig: pulumi.Input[str] | None
@@ -53,7 +56,7 @@ class JobInputs(TypedDict, total=False):
     context: pulumi.Input[str] | None
     """Context of the kubeconfig; default: the current one."""
     workload_timeout_seconds: pulumi.Input[float]
-    """How long Kueue may take to make the job's Workload, in seconds; default: 30."""
+    """How long Kueue may take to make the Workload, or Trainer the JobSet (plain mode), in seconds; default: 30."""
     delete_timeout_seconds: pulumi.Input[float]
     """How long a deletion waits for the job and its pods to be gone, in seconds; default: 600."""
 
