@@ -110,7 +110,8 @@ def _opened_failures(olds: Props, news: Props) -> Iterator[Failure]:
         yield (
             "opened",
             "True is only for a job that is recorded already: run `pulumi up` with it left out first, or use a "
-            "JobOpening (or GatedJob), which opens in the same run. If the job ran before and is gone, raise `submission`",
+            "JobOpening (or GatedJob), which opens in the same run. A job that ran before and is gone takes the next "
+            "`submission`",
         )
     if news.get("opened") is False and olds.get("opened") is True and _same_job(olds, news):
         yield "opened", "an opened job cannot be closed again; put it back to True, or raise `submission`"
