@@ -10,7 +10,7 @@ import pulumi
 from dispatch_gates.contract import names
 from dispatch_infra import controller_manifests as manifests
 from dispatch_infra.arguments import ControllerArgs
-from dispatch_infra.kubernetes_object import KubernetesObject
+from dispatch_infra.kubernetes_object import KubernetesObject, existing
 
 AVAILABLE_WITHIN: Final = "5m"
 ACTIVE_WITHIN: Final = "2m"
@@ -20,9 +20,9 @@ GONE_WITHIN: Final = "2m"
 class AdmissionController(pulumi.ComponentResource):
     """The controller with its rights, and the AdmissionCheck that it serves.
 
-    Each step waits for the one before: rights, then the Deployment until its replicas are available, then the
-    AdmissionCheck until the controller has set it Active. Destroy goes the other way, so that the check is served
-    as long as it exists.
+    Without Kueue nothing is created, and a preview says so. Each step waits for the one before: rights, then the
+    Deployment until its replicas are available, then the AdmissionCheck until the controller has set it Active.
+    Destroy goes the other way, so that the check is served as long as it exists.
     """
 
     namespace: str
@@ -61,9 +61,10 @@ class AdmissionController(pulumi.ComponentResource):
 
     def _rights(self, name: str, args: ControllerArgs) -> list[pulumi.Resource]:
         """Create namespace, account and rights; return all that the Deployment needs before it starts."""
-        namespace = KubernetesObject(f"{name}-namespace", manifests.namespace(args), self._after([]))
+        kueue = existing(names.ADMISSION_CHECKS, f"{name}-kueue", pulumi.ResourceOptions(parent=self))
+        namespace = KubernetesObject(f"{name}-namespace", manifests.namespace(args), self._after([kueue]))
         account = KubernetesObject(f"{name}-account", manifests.service_account(args), self._after([namespace]))
-        cluster_role = KubernetesObject(f"{name}-cluster-role", manifests.cluster_role(args), self._after([]))
+        cluster_role = KubernetesObject(f"{name}-cluster-role", manifests.cluster_role(args), self._after([kueue]))
         role = KubernetesObject(f"{name}-role", manifests.role(args), self._after([namespace]))
         return [
             namespace,

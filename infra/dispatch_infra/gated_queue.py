@@ -8,10 +8,11 @@ from typing import Final
 
 import pulumi
 
+from dispatch_gates.contract import names
 from dispatch_infra import queue_manifests as manifests
 from dispatch_infra.admission_controller import AdmissionController
 from dispatch_infra.arguments import QueueArgs
-from dispatch_infra.kubernetes_object import KubernetesObject
+from dispatch_infra.kubernetes_object import KubernetesObject, existing
 
 ACTIVE_WITHIN: Final = "2m"
 GONE_WITHIN: Final = "2m"
@@ -45,6 +46,7 @@ class GatedQueue(pulumi.ComponentResource):
         super().__init__("dispatch:infra:GatedQueue", name, {}, opts)
         if controller:
             args = replace(args, admission_check=controller.check_name)
+        self._kueue = existing(names.ADMISSION_CHECKS, f"{name}-kueue", pulumi.ResourceOptions(parent=self))
         flavors = [
             KubernetesObject(f"{name}-flavor-{flavor.name}", manifests.flavor(flavor), self._after([]))
             for flavor in args.flavors
@@ -84,6 +86,6 @@ class GatedQueue(pulumi.ComponentResource):
     def _after(self, resources: Sequence[pulumi.Resource]) -> pulumi.ResourceOptions:
         return pulumi.ResourceOptions(
             parent=self,
-            depends_on=list(resources),
+            depends_on=[self._kueue, *resources],
             custom_timeouts=pulumi.CustomTimeouts(create=ACTIVE_WITHIN, update=ACTIVE_WITHIN, delete=GONE_WITHIN),
         )

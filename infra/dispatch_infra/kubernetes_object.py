@@ -8,6 +8,8 @@ from typing import Any
 
 import pulumi
 
+from dispatch_gates.contract.names import Resource
+
 
 class KubernetesObject(pulumi.CustomResource):
     """An object of any kind, custom or not, as pulumi-kubernetes manages it.
@@ -20,6 +22,15 @@ class KubernetesObject(pulumi.CustomResource):
     def __init__(self, name: str, manifest: Mapping[str, Any], opts: pulumi.ResourceOptions | None = None) -> None:
         ours = pulumi.ResourceOptions(version=version("pulumi-kubernetes"))
         super().__init__(type_token(manifest), name, dict(manifest), pulumi.ResourceOptions.merge(ours, opts))
+
+
+def existing(kind: Resource, name: str, opts: pulumi.ResourceOptions) -> pulumi.Resource:
+    """Read the definition of a custom kind, in previews too; what depends on it is not created without it.
+
+    A controller whose kinds are missing never gets ready: Pulumi would wait for it for minutes and then blame it.
+    """
+    manifest = {"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition"}
+    return KubernetesObject(name, manifest, pulumi.ResourceOptions.merge(opts, pulumi.ResourceOptions(id=str(kind))))
 
 
 def type_token(manifest: Mapping[str, Any]) -> str:

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from dispatch_infra import rights
-from dispatch_local import images
+from dispatch_local import images, paths
 from dispatch_local.cluster import Cluster
 from dispatch_local.node import REAL_NODE
 from infra.installation import Installation, Server, Version, condition
@@ -67,6 +67,7 @@ class Live:
 def live(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
     installation = Installation(cluster, tmp_path_factory.mktemp("infra"), CONFIG)
     server = Server(cluster)
+    hold_image(cluster, server)
     start = server.now()
     server.post("/api/v1/namespaces", {"metadata": {"name": TEAM}})
     try:
@@ -75,6 +76,13 @@ def live(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator
     finally:
         installation.destroy()
         server.delete(f"/api/v1/namespaces/{TEAM}")
+
+
+def hold_image(cluster: Cluster, server: Server) -> None:
+    """Put the controller's image on the node, if a cluster that was kept holds only an older one."""
+    node = server.get(f"/api/v1/nodes/{REAL_NODE}")
+    if CONFIG["image"] not in {name for image in node["status"]["images"] for name in image["names"]}:
+        cluster.load_image(images.build(paths.cache() / "images", ["controller"], print)["controller"])
 
 
 def eventually(what: str, holds: Callable[[], bool], seconds: float = 30) -> None:

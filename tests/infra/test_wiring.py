@@ -61,6 +61,8 @@ class Recorder(mocks.MockMonitor):
     """Answers each registration with its own inputs and keeps it, with what the engine would have to wait for."""
 
     registered: dict[str, Registered] = field(default_factory=dict)
+    read: dict[str, str] = field(default_factory=dict)
+    """What has to be there already: urn and name."""
 
     def __post_init__(self) -> None:
         super().__init__(Unasked())
@@ -80,18 +82,24 @@ class Recorder(mocks.MockMonitor):
             urn=urn, id=request.name if request.custom else "", object=request.object
         )
 
-    def kinds(self) -> list[str]:
-        return [resource.kind for resource in self.registered.values()]
+    def ReadResource(self, request: Any) -> Any:  # noqa: N802 (the protocol's name)
+        urn = self.make_urn(request.parent, request.type, request.name)
+        self.read[urn] = request.id
+        return resource_pb2.ReadResourceResponse(urn=urn, properties=request.properties)
 
     def of_kind(self, kind: str) -> list[Registered]:
         return [resource for resource in self.registered.values() if resource.kind == kind]
 
     def before(self, resource: Registered) -> set[str]:
-        """Return the kinds of all that this one waits for, directly or not."""
+        """Return the kinds of all that this one waits for, directly or not, and the names of what is only read."""
         waited: set[str] = set()
         todo = list(resource.dependencies)
         while todo:
-            other = self.registered[todo.pop()]
+            urn = todo.pop()
+            if urn in self.read:
+                waited.add(self.read[urn])
+                continue
+            other = self.registered[urn]
             waited.add(other.kind)
             todo.extend(other.dependencies)
         return waited
@@ -114,7 +122,14 @@ def installed() -> Recorder:
     return run(lambda: stack.install(SETTINGS) and None)
 
 
-RIGHTS = {"Namespace", "ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"}
+KUEUE = "admissionchecks.kueue.x-k8s.io"
+RIGHTS = {KUEUE, "Namespace", "ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"}
+
+
+def test_without_kueue_nothing_is_created(installed: Recorder) -> None:
+    for resource in installed.registered.values():
+        if "apiVersion" in resource.inputs:
+            assert KUEUE in installed.before(resource), resource.name
 
 
 def test_the_controller_starts_with_its_rights(installed: Recorder) -> None:
@@ -144,7 +159,7 @@ def test_the_local_queues_come_last(installed: Recorder) -> None:
 
 def test_a_created_namespace_comes_before_its_local_queue(installed: Recorder) -> None:
     (created,) = [queue for queue in installed.of_kind("LocalQueue") if "team" in queue.name]
-    assert any(installed.registered[urn].name == "queue-namespace-team" for urn in created.dependencies)
+    assert {urn.rpartition("::")[2] for urn in created.dependencies} >= {"queue-namespace-team", "queue-cluster-queue"}
 
 
 def test_each_object_goes_through_the_stacks_provider(installed: Recorder) -> None:
