@@ -19,7 +19,7 @@ def site(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator
     site.make()
     with ControllerProcess(site, tmp_path_factory.mktemp("start-gate"), lease="start-gate"):
         yield site
-    assert site.violations() == []
+    site.assert_kept()
 
 
 @pytest.fixture(scope="session")
@@ -31,7 +31,7 @@ def without_kueue() -> Iterator[Site]:
         cluster.up(node=False, without={"kueue"})
         site = Site(cluster)
         yield site.make_plain()
-        assert site.violations() == []
+        site.assert_kept()
     finally:
         if not kept:
             cluster.down()

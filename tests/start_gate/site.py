@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import copy
+import tempfile
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 from ulid import ULID
@@ -22,8 +24,8 @@ from dispatch_gates.operations.opening import Opened, open_job
 from dispatch_gates.operations.start import Started, start
 from dispatch_gates.operations.status import JobState, Status, status
 from dispatch_gates.operations.stop import stop
-from dispatch_gates.requests import Create, write
-from world import WAIT_SECONDS, World, until
+from dispatch_gates.requests import Create, Delete, Operation, find, write
+from world import WAIT_SECONDS, World, runtime, until
 
 CONFIG_MAPS = Resource("", "v1", "configmaps", "ConfigMap")
 OWNER = "tests/start-gate"
@@ -33,7 +35,9 @@ OWNER = "tests/start-gate"
 class Site(World):
     """A `World` with room for many jobs, in Kueue mode and in plain mode."""
 
-    pods: int = 50
+    pods: int = 200
+    expected_raises: dict[str, list[int]] = field(default_factory=dict)
+    """What the audit log must show of A, for each job of which a test says it; looked up once, at the end."""
 
     def make_plain(self) -> Site:
         """Create what a namespace needs on a cluster without Kueue."""
@@ -41,12 +45,10 @@ class Site(World):
         self.runtime("kwok", lambda _: None)
         return self
 
-    def runtime(self, name: str, edit: Callable[[JsonObject], object], like: Callable[[], JsonObject] = dict) -> None:
-        """Create a runtime like the one of `World`, edited."""
-        from world import _runtime
-
-        body = _runtime() | like()
-        edit(body)
+    def runtime(self, name: str, edit: Callable[[JsonObject], object]) -> None:
+        """Create a runtime like the one of `World`, its JobSet's spec edited."""
+        body = runtime()
+        edit(body["spec"]["template"]["spec"])
         self.create(names.TRAINING_RUNTIMES, name, **body)
 
     # The adapter's operations
@@ -57,6 +59,22 @@ class Site(World):
         whole = copy.deepcopy(dict(base.spec)) | {"runtimeRef": {"kind": "TrainingRuntime", "name": runtime}} | spec
         return replace(base, queue=queue, priority_class="low" if queue else None, owner=OWNER, spec=whole)
 
+    def trainer(self, **more: Any) -> JsonObject:
+        """Return a trainer of one pod."""
+        return {**self.spec().spec["trainer"], **more}
+
+    def called(self, asked: JobSpec, identity: Identity) -> JobSpec:
+        """Return the request under another name."""
+        return replace(asked, identity=identity)
+
+    def urgent(self, asked: JobSpec) -> JobSpec:
+        """Return the request with a priority that preempts others."""
+        return replace(asked, priority_class="high")
+
+    def marked(self, asked: JobSpec) -> JobSpec:
+        """Return the request with a label and an annotation of the user's own."""
+        return replace(asked, labels={"team": "a"}, annotations={"note": "b"})
+
     def begin(self, asked: JobSpec, seconds: float = WAIT_SECONDS) -> Started:
         """Start."""
         return run(self.target, start(asked, workload_seconds=seconds))
@@ -65,9 +83,9 @@ class Site(World):
         """Start a job of one pod."""
         return self.begin(self.asked(queue, **spec)).job
 
-    def opened(self, job: TrainJob) -> Opened:
+    def opened(self, job: TrainJob, seconds: float = WAIT_SECONDS) -> Opened:
         """Open."""
-        return run(self.target, open_job(self.namespace, job.meta.name, job.meta.uid, seconds=WAIT_SECONDS))
+        return run(self.target, open_job(self.namespace, job.meta.name, job.meta.uid, seconds=seconds))
 
     def ran(self, queue: str | None) -> tuple[TrainJob, JsonObject]:
         """Start and open a job, and return it with its running pod."""
@@ -115,7 +133,30 @@ class Site(World):
 
     def edit(self, job: TrainJob, edit: Callable[[JsonObject], object]) -> None:
         """Edit a TrainJob."""
-        self.change(names.TRAINJOBS, job.meta.name, lambda body: None if edit(body) is None else None)
+
+        def edited(body: JsonObject) -> None:
+            edit(body)
+
+        self.change(names.TRAINJOBS, job.meta.name, edited)
+
+    def remove(self, resource: Resource, name: str) -> None:
+        """Delete an object and what keeps it, and wait until it is gone."""
+
+        def delete() -> Operation[None]:
+            raw = yield from find(resource, self.namespace, name)
+            if raw is not None:
+                metadata = raw["metadata"]
+                yield Delete(resource, self.namespace, name, metadata["uid"], metadata["resourceVersion"])
+
+        run(self.target, delete())
+        raw = self.get(resource, name)
+        if raw is not None and raw["metadata"].get("finalizers"):
+            self.change(resource, name, lambda body: body["metadata"].pop("finalizers"))
+        until(f"{resource} {name} to be gone", lambda: self.get(resource, name) is None)
+
+    def jobs_exist(self, job: TrainJob) -> None:
+        """Wait until JobSet has made the Jobs, so that Open finds them."""
+        until("its Jobs", lambda: self.list(names.JOBS, f"{names.JOBSET_NAME}={job.meta.name}"))
 
     def pod_ends(self, pod: JsonObject, phase: str) -> None:
         """Have a pod's process end, as the kubelet would report it."""
@@ -135,10 +176,44 @@ class Site(World):
 
     # What the audit log says
 
+    def expect_raises(self, job: TrainJob, *counts: int) -> None:
+        """Say which values A must have had, one after another."""
+        self.expected_raises[job.meta.name] = list(counts)
+
+    def timeline(self) -> judge.Timeline:
+        """What the audit log says about this namespace; to read all of a long run's log takes many seconds."""
+        with self.cluster.audit_log.open("rb") as log, tempfile.NamedTemporaryFile(suffix=".log") as mine:
+            here = self.namespace.encode()
+            mine.writelines(line for line in log if here in line)
+            mine.flush()
+            return judge.read(Path(mine.name))
+
     def violations(self) -> list[str]:
         """Every promise that was broken for a job of this namespace."""
-        return [line for line in judge.read(self.cluster.audit_log).violations() if self.namespace in line]
+        return [line for line in self.timeline().violations() if self.namespace in line]
 
-    def judged(self, job: TrainJob) -> judge.Job:
-        """The history of a job."""
-        return judge.read(self.cluster.audit_log).jobs[f"{self.namespace}/{job.meta.name}"]
+    def jobs_with_pods(self) -> set[str]:
+        """Return the jobs of this namespace that ever had a pod."""
+        return {key for key, job in self.timeline().jobs.items() if job.pods}
+
+    def assert_kept(self) -> None:
+        """Assert that the audit log shows no broken promise in this namespace, and A as expected."""
+        timeline = self.timeline()
+        assert [line for line in timeline.violations() if self.namespace in line] == []
+        jobs = {name: timeline.jobs[f"{self.namespace}/{name}"] for name in self.expected_raises}
+        assert {name: [count for count, _ in job.raises] for name, job in jobs.items()} == self.expected_raises
+
+
+def initializer(jobset: JsonObject) -> None:
+    """Edit a runtime: give it a dataset initializer, which `node` waits for."""
+    first = copy.deepcopy(jobset["replicatedJobs"][0])
+    first["name"] = "dataset-initializer"
+    first["template"]["metadata"]["labels"]["trainer.kubeflow.org/trainjob-ancestor-step"] = "dataset-initializer"
+    pod = first["template"]["spec"]["template"]["spec"]
+    pod["containers"][0] |= {
+        "name": "dataset-initializer",
+        "volumeMounts": [{"name": "initializer", "mountPath": "/workspace"}],
+    }
+    pod["volumes"] = [{"name": "initializer", "emptyDir": {}}]
+    jobset["replicatedJobs"][0]["dependsOn"] = [{"name": "dataset-initializer", "status": "Complete"}]
+    jobset["replicatedJobs"].insert(0, first)

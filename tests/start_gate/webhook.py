@@ -43,10 +43,11 @@ _SECONDS = 30
 
 
 class Webhook:
-    """Changes TrainJobs of one namespace as they are created: `changes` has a function for each name."""
+    """Changes TrainJobs of one namespace, and their Workloads, as they are created: a function for each name."""
 
     def __init__(self, site: Site, folder: Path) -> None:
         self.changes: dict[str, Change] = {}
+        self.workload_changes: dict[str, Change] = {}
         self._site = site
         self._name = f"zz-{site.namespace}"
         self._probed = threading.Event()
@@ -72,6 +73,7 @@ class Webhook:
             },
             "rules": [
                 {**rule, "apiGroups": ["trainer.kubeflow.org"], "resources": ["trainjobs"]},
+                {**rule, "apiGroups": ["kueue.x-k8s.io"], "resources": ["workloads"]},
                 {**rule, "apiGroups": [""], "resources": ["configmaps"]},
             ],
             "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": self._site.namespace}},
@@ -106,8 +108,12 @@ class Webhook:
     def _answer(self, review: Any) -> Any:
         asked = review["request"]
         answer: dict[str, Any] = {"uid": asked["uid"], "allowed": True}
-        change = self.changes.get(asked["name"])
-        if asked["kind"]["kind"] == "ConfigMap":
+        kind = asked["kind"]["kind"]
+        owners = asked["object"]["metadata"].get("ownerReferences") or [{}]
+        change = (
+            self.workload_changes.get(owners[0].get("name")) if kind == "Workload" else self.changes.get(asked["name"])
+        )
+        if kind == "ConfigMap":
             self._probed.set()
         elif change is not None:
             body = copy.deepcopy(asked["object"])

@@ -93,6 +93,7 @@ NOTICED: dict[str, tuple[Change, str]] = {
     "runtime": (spec(runtimeRef={"name": "other"}), "spec.runtimeRef.name"),
     "runtime gone": (lambda body: body["spec"].pop("runtimeRef"), "spec.runtimeRef"),
     "image": (at("trainer.image", "b"), "spec.trainer.image"),
+    "processes that were not asked for": (at("trainer.numProcPerNode", 2), "spec.trainer.numProcPerNode"),
     "args that were not asked for": (at("trainer.args", ["x"]), "spec.trainer.args"),
     "initializer that was not asked for": (
         at("initializer.model", {"storageUri": "s3://z"}),
@@ -174,7 +175,6 @@ MINDED_NOT: dict[str, Change] = {
     "status": lambda body: body.update(status={"conditions": []}),
     "default of managedBy": spec(managedBy=names.TRAINER_MANAGER),
     "defaults of runtimeRef": at("runtimeRef.kind", "ClusterTrainingRuntime"),
-    "a default inside trainer": at("trainer.numProcPerNode", "auto"),
     "a default inside env": at("trainer.env.3.valueFrom.fieldRef.apiVersion", "v1"),
     "time of our patch": at("runtimePatches.0.time", objects.T0),
     "Kueue's patch": lambda body: body["spec"]["runtimePatches"].append(objects.KUEUE_PATCH),

@@ -29,6 +29,8 @@ class Difference:
     found: Any
 
     def __str__(self) -> str:
+        if ".env" in self.path:
+            return f"{self.path}: not as it was sent"  # its values may be secret
         return f"{self.path}: sent {self.sent!r}, found {self.found!r}"
 
 
@@ -79,8 +81,6 @@ def _differences(sent: JsonObject, found: JsonObject) -> Iterator[Difference]:
 
 
 _ALL: Final = 99
-# The API documents a default for it.
-_DEFAULTED: Final = ("spec.trainer.numProcPerNode",)
 
 
 def _foreign_counts(found: JsonObject) -> Iterator[Difference]:
@@ -95,7 +95,7 @@ def _foreign_counts(found: JsonObject) -> Iterator[Difference]:
 def _compared(path: str, sent: Any, found: Any, levels: int) -> Iterator[Difference]:
     """Compare deeply, mappings by all keys on so many levels, and below by the keys sent."""
     if isinstance(sent, Mapping) and isinstance(found, Mapping):
-        added = [key for key in found if key not in sent and f"{path}.{key}" not in _DEFAULTED] if levels > 0 else []
+        added = [key for key in found if key not in sent] if levels > 0 else []
         for key in (*sent, *added):
             yield from _compared(f"{path}.{key}", sent.get(key), found.get(key), levels - 1)
     elif isinstance(sent, list) and isinstance(found, list) and len(sent) == len(found):
