@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import ssl
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -243,13 +244,12 @@ async def _body(response: Any) -> bytes:
     return content
 
 
-def _existing(kubeconfig: str | None) -> str | None:
-    if kubeconfig is None:
-        return None
-    path = Path(kubeconfig).expanduser()
-    if not path.is_file():
-        raise ConfigException(f"there is no file {path}")
-    return str(path)
+def _existing(kubeconfig: str | None) -> str:
+    """Return where the configuration is: what was given, or KUBECONFIG as it is now, or the usual place."""
+    given = kubeconfig or os.environ.get("KUBECONFIG") or "~/.kube/config"
+    if not any(Path(path).expanduser().is_file() for path in given.split(os.pathsep) if path):
+        raise ConfigException(f"there is no file {given}")
+    return os.pathsep.join(str(Path(path).expanduser()) for path in given.split(os.pathsep) if path)
 
 
 def _explain(target: Target, error: Exception) -> str:
