@@ -257,7 +257,8 @@ def read(path: Path) -> Timeline:
 
 
 def _gates(body: Object) -> list[str]:
-    return str(at(meta(body), "annotations", GATED_BY) or "").split(",")
+    """Return the entries of the start gate, trimmed, as Kueue reads them."""
+    return [entry.strip() for entry in str(at(meta(body), "annotations", GATED_BY) or "").split(",")]
 
 
 def _counts(body: Object) -> list[int | None]:
