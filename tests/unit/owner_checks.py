@@ -97,6 +97,12 @@ _WAITING_ROWS: dict[str, tuple[Reason, JsonObject, list[JsonObject], str]] = {
         [_job_of("Workload", PARENT, "uid-parent", _TRAINJOB)],
         "not supported",
     ),
+    "2b a Workload of the JobSet of its TrainJob": (
+        Reason.CONCURRENT_ADMISSION,
+        owner("Workload", PARENT, "uid-parent"),
+        [_job_of("Workload", PARENT, "uid-parent", owner("JobSet", NAME, "uid-jobset"))],
+        "not supported",
+    ),
     "3 the JobSet of its TrainJob": (Reason.STILL_RUNNING, owner("JobSet", NAME, "uid-jobset"), [], "x7k2p"),
     "3b a Job of the JobSet of its TrainJob": (
         Reason.STILL_RUNNING,

@@ -58,6 +58,7 @@ def waits(server: ApiServer, reason: Reason, *says: str) -> None:
     before = server.read(TRAINJOBS, NAME) if server.has(TRAINJOBS, NAME) else None
     outcome = run_pass(server)
     assert (outcome.result, outcome.reason) == (Result.WAITING, reason), outcome
+    assert (outcome.job, outcome.uid) in ((NAME, "uid-trainjob"), (None, None))
     assert [type(entry.request) for entry in server.writes] == [ReplaceStatus]
     entry = our_entry(server.read(WORKLOADS, WORKLOAD))
     assert entry["state"] == "Pending"
@@ -144,6 +145,8 @@ _table(
 
 _FINISHED = objects.job(replicated_job="dataset-initializer", suspend=False, started=True, status={"Complete": True})
 _UNLABELLED = {**_FINISHED, "metadata": {**_FINISHED["metadata"], "labels": {JOBSET_NAME: NAME}}}
+_ORPHAN = objects.job()
+_ORPHAN["metadata"].pop("ownerReferences")
 _STARTING = objects.job(0, suspend=False, status={})
 _DEPENDENT = objects.jobset(
     jobs=[
@@ -175,6 +178,7 @@ _table(
             (f"Job {NAME}-node-1 does not exist",),
         ),
         "the Job is an earlier JobSet's": ({"jobs": [objects.job(jobset_uid="uid-before")]}, ("does not exist",)),
+        "the Job has no owner": ({"jobs": [_ORPHAN]}, (f"Job {NAME}-node-0 does not exist",)),
         "the Job lost its labels": ({"jobs": [objects.job(labelled=False)]}, ("does not exist",)),
         "Job not suspended": ({"jobs": [_UNSUSPENDED_JOB]}, ("is not suspended",)),
         "Job about to start": ({"jobs": [_STARTING]}, ("is not suspended",)),
@@ -343,6 +347,7 @@ _table(
             (),
         ),
         "a failed Job": ({"jobs": [objects.job(suspend=False, started=True, status={"Failed": True})]}, ()),
+        "a Job carries no A": ({"jobs": [objects.job(None)]}, ()),
         "a Job carries a higher A": ({"jobs": [objects.job(6)]}, (7,)),
         "an old pod carries a higher A": (
             {"pods": [objects.pod("Succeeded", containers=("terminated",), count=4)]},

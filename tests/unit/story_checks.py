@@ -167,6 +167,8 @@ def _between(change: str) -> None:
             server.edit(JOBSETS, NAME, lambda body: body["spec"].update(suspend=False))
         elif change == "Job":
             server.put(objects.job(1, suspend=False, started=True, active=1, status={"Suspended": False}))
+        elif change == "ended pod with a higher A":
+            server.put(objects.pod("Succeeded", containers=("terminated",), count=5))
         elif change == "Job with the new A":
             server.put(objects.job(2, status={"Suspended": True}))
         else:
@@ -180,7 +182,7 @@ def _between(change: str) -> None:
     assert count(server, NAME) == 2
 
 
-for _change in ("pod", "JobSet", "Job", "Job with the new A", "Job taken away"):
+for _change in ("pod", "ended pod with a higher A", "JobSet", "Job", "Job with the new A", "Job taken away"):
     CHECKS.add(f"meanwhile: {_change}", partial(_between, _change))
 
 

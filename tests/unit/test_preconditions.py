@@ -137,6 +137,12 @@ TABLE: dict[str, Mutant] = {
     "owner is a TrainJob: no variant of its Workload": Mutant(
         OBSERVE, "            if variant:", "            if False:", "owner: 2 a Workload of its TrainJob"
     ),
+    "owner is a TrainJob: no variant of its Workload, however far up": Mutant(
+        OBSERVE,
+        "variant = variant or resource == WORKLOADS",
+        "variant = resource == WORKLOADS",
+        "owner: 2b a Workload of the JobSet of its TrainJob",
+    ),
     "owner is a TrainJob: one that cannot be read may be": Mutant(
         OBSERVE,
         'return Unknown(Reason.OWNER_UNREADABLE, f"its owner {kind} {name} cannot be read',
@@ -283,6 +289,9 @@ TABLE: dict[str, Mutant] = {
         "any(isinstance(batch.count, int) and batch.count >= raised for batch in evidence.jobs)",
         "False",
         "meanwhile: Job with the new A",
+    ),
+    "evidence read again after the raise: a higher A anywhere": Mutant(
+        DECIDE, "if count != raised + 1 or any(", "if any(", "meanwhile: ended pod with a higher A"
     ),
     # Of reading and writing.
     "all pages read": Mutant(DRIVER, "            if not token:", "            if True:", "all_pages_are_read"),
