@@ -404,7 +404,7 @@ def test_a_lost_reply_to_the_create() -> None:
 def test_a_create_that_never_arrived(error: ApiError) -> None:
     server = team()
     _once(server, "before", Create, error)
-    with pytest.raises(UnreachableError, match="was not created"):
+    with pytest.raises(MayExistError, match="was not created"):
         server.run(start(asked()))
     assert trainjobs(server) == []
 

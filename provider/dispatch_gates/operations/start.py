@@ -131,7 +131,7 @@ def _create(asked: JobSpec, body: JsonObject) -> Operation[tuple[TrainJob, bool]
         ) from error
     if job is None:
         if lost:
-            raise UnreachableError(
+            raise MayExistError(
                 f"TrainJob {asked.namespace}/{name} was not created, as far as can be seen: {lost}. Should it appear "
                 "after all, it is closed. Repeat this: it is then taken over."
             )
