@@ -20,6 +20,16 @@ def site(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator
     with ControllerProcess(site, tmp_path_factory.mktemp("start-gate"), lease="start-gate"):
         yield site
     site.assert_kept()
+    site.discard()
+
+
+@pytest.fixture
+def apart(cluster: Cluster) -> Iterator[Site]:
+    """Return a site of one test's own, not judged."""
+    apart = Site(cluster)
+    apart.make()
+    yield apart
+    apart.discard()
 
 
 @pytest.fixture(scope="session")

@@ -45,6 +45,17 @@ class Site(World):
         self.runtime("kwok", lambda _: None)
         return self
 
+    def discard(self) -> None:
+        """Delete the namespace and what is in it, so that its pods take no room from other tests; do not wait."""
+        namespace = self.get(names.NAMESPACES, self.namespace, cluster_scoped=True)
+        assert namespace is not None
+        metadata = namespace["metadata"]
+
+        def delete() -> Operation[None]:
+            yield Delete(names.NAMESPACES, "", metadata["name"], metadata["uid"], metadata["resourceVersion"])
+
+        run(self.target, delete())
+
     def runtime(self, name: str, edit: Callable[[JsonObject], object]) -> None:
         """Create a runtime like the one of `World`, its JobSet's spec edited."""
         body = runtime()
@@ -56,12 +67,14 @@ class Site(World):
     def asked(self, queue: str | None, *, runtime: str = "kwok", **spec: Any) -> JobSpec:
         """Return a request for a job of one pod; `spec` is added to the TrainJob's."""
         base = self.spec(Identity.of(str(ULID()), 1))
-        whole = copy.deepcopy(dict(base.spec)) | {"runtimeRef": {"kind": "TrainingRuntime", "name": runtime}} | spec
+        reference = {"kind": "TrainingRuntime", "name": runtime}
+        whole = {**base.spec, "runtimeRef": reference, "trainer": self.trainer(), **spec}
         return replace(base, queue=queue, priority_class="low" if queue else None, owner=OWNER, spec=whole)
 
     def trainer(self, **more: Any) -> JsonObject:
         """Return a trainer of one pod."""
-        return {**self.spec().spec["trainer"], **more}
+        # Many jobs of a whole run share the two nodes.
+        return {"numNodes": 1, "resourcesPerNode": {"requests": {"cpu": "10m"}}, **more}
 
     def called(self, asked: JobSpec, identity: Identity) -> JobSpec:
         """Return the request under another name."""

@@ -6,7 +6,6 @@ The audit log is the judge; a mutant of the rule shows that it notices.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -17,7 +16,6 @@ from dispatch_gates.contract.objects import JsonObject
 from dispatch_gates.contract.trainjob import TrainJob
 from dispatch_gates.operations.errors import TimedOutError
 from dispatch_gates.operations.status import JobState
-from dispatch_local.cluster import Cluster
 from start_gate.site import Site
 from start_gate.test_absent import stopped
 from world import until
@@ -94,16 +92,13 @@ def _jobs_suspended(site: Site, job: TrainJob) -> bool:
     return bool(jobs) and all(each["spec"].get("suspend") for each in jobs)
 
 
-def test_the_judge_notices_a_release_that_does_not_look(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    blind: Callable[[Evidence], tuple[str, ...]] = lambda _: ()  # noqa: E731
-    site = Site(cluster)
-    site.make()
-    job, pod = site.ran(None)
-    site.linger(pod)
-    site.hold(job)
-    until("the pod to be told to end", lambda: _ending(site, job))
-    monkeypatch.setattr(Evidence, "remains", blind)
-    assert site.release(job).count == 2
+def test_the_judge_notices_a_release_that_does_not_look(apart: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    job, pod = apart.ran(None)
+    apart.linger(pod)
+    apart.hold(job)
+    until("the pod to be told to end", lambda: _ending(apart, job))
+    monkeypatch.setattr(Evidence, "remains", lambda _: ())
+    assert apart.release(job).count == 2
     monkeypatch.undo()
-    site.let_go(pod)
-    assert any("may still run" in line for line in site.violations())
+    apart.let_go(pod)
+    assert any("may still run" in line for line in apart.violations())

@@ -37,6 +37,7 @@ def changed(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Itera
     with Webhook(site, tmp_path_factory.mktemp("webhook")) as webhook:
         yield site, webhook
     assert site.jobs_with_pods() == set()
+    site.discard()
 
 
 def label(key: str, value: str | None) -> Change:
@@ -120,7 +121,6 @@ NOTICED: dict[str, tuple[Change, str]] = {
     ),
 }
 NOTICED_IN_PLAIN_MODE: dict[str, tuple[Change, str]] = {
-    "suspend lifted": (spec(suspend=False), "spec.suspend"),
     "queue label (BL-09)": (label(names.QUEUE_NAME, "queue"), f"metadata.labels[{names.QUEUE_NAME}]"),
     "administrator's gate": (annotation(GATE, f"{names.GATE},a.io/x"), f"metadata.annotations[{GATE}]"),
 }
@@ -203,17 +203,25 @@ def test_not_minded(changed: tuple[Site, Webhook], queue: str | None, change: Ch
     assert (started.adopted, started.job.past_gate) == (False, False)
 
 
-def test_suspend_is_kueues_in_kueue_mode(cluster: Cluster, tmp_path: Path) -> None:
-    """A webhook that lifts it is not Start's affair (contract): Kueue suspends the job again, gated as it is."""
-    site = Site(cluster)
-    site.make()
-    asked = site.asked("queue")
-    with Webhook(site, tmp_path) as webhook:
+def test_suspend_lifted_in_plain_mode(apart: Site, tmp_path: Path) -> None:
+    """The one change that may cost a pod: in plain mode nothing else holds the job. Start ends it at once."""
+    asked = apart.asked(None)
+    with Webhook(apart, tmp_path) as webhook:
         webhook.changes[asked.identity.name] = spec(suspend=False)
-        job = site.begin(asked).job
-    until("Kueue to suspend it again", lambda: site.job(job.meta.name).suspended and not site.pods_of(job))
-    assert site.job(job.meta.name).gates.ours
-    site.stands(job, JobState.GATED)
+        with pytest.raises(RefusedError, match=r"deleted again: .*spec.suspend: sent True, found False"):
+            apart.begin(asked)
+    until("all of it to be gone", lambda: not apart.list(names.PODS) and not apart.list(names.TRAINJOBS))
+
+
+def test_suspend_is_kueues_in_kueue_mode(apart: Site, tmp_path: Path) -> None:
+    """A webhook that lifts it is not Start's affair (contract): Kueue suspends the job again, gated as it is."""
+    asked = apart.asked("queue")
+    with Webhook(apart, tmp_path) as webhook:
+        webhook.changes[asked.identity.name] = spec(suspend=False)
+        job = apart.begin(asked).job
+    until("Kueue to suspend it again", lambda: apart.job(job.meta.name).suspended and not apart.pods_of(job))
+    assert apart.job(job.meta.name).gates.ours
+    apart.stands(job, JobState.GATED)
 
 
 @pytest.mark.parametrize(
@@ -230,26 +238,24 @@ def test_quantities_in_any_spelling(site: Site, resources: JsonObject) -> None:
     assert started.job.raw["spec"]["trainer"]["resourcesPerNode"] != resources
 
 
-def test_a_local_queue_called_default(cluster: Cluster) -> None:
+def test_a_local_queue_called_default(apart: Site) -> None:
     """BL-09, with the real Kueue: it labels every job of such a namespace, and would lift suspend."""
-    site = Site(cluster)
-    site.make()
-    site.create(names.LOCAL_QUEUES, "default", spec={"clusterQueue": site.namespace})
-    asked = site.asked(None)
+    apart.create(names.LOCAL_QUEUES, "default", spec={"clusterQueue": apart.namespace})
+    asked = apart.asked(None)
 
     def refused() -> str:
         try:
-            site.begin(asked)
+            apart.begin(asked)
         except RefusedError as error:
             return str(error)
         # Kueue learns of the LocalQueue a moment after it was created.
-        site.end(site.job(asked.identity.name))
+        apart.end(apart.job(asked.identity.name))
         return ""
 
     said = until("Start in plain mode to be refused", refused)
     assert f"metadata.labels[{names.QUEUE_NAME}]: sent None, found 'default'" in said
-    assert site.jobs_with_pods() == set()
-    assert site.violations() == []
+    assert apart.jobs_with_pods() == set()
+    assert apart.violations() == []
 
 
 # The Workload, as the proof of Kueue mode.

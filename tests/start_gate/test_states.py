@@ -30,6 +30,7 @@ def small(cluster: Cluster, site: Site) -> Iterator[Site]:  # noqa: ARG001 (the 
     small.make()
     yield small
     small.assert_kept()
+    small.discard()
 
 
 def test_held_by_an_administrator(site: Site, tmp_path: Path) -> None:
@@ -111,6 +112,7 @@ def test_another_check_has_the_next_step(cluster: Cluster, site: Site) -> None: 
     double.opened(job)
     double.stands(job, JobState.STARTING, "the check is Ready; Kueue or another check has the next step")
     assert double.pods_of(job) == ()
+    double.discard()
 
 
 def test_no_pod_runs_yet(site: Site) -> None:
@@ -193,13 +195,11 @@ def test_without_its_runtime(site: Site) -> None:
     site.end(job)
 
 
-def test_without_its_jobset(cluster: Cluster, site: Site) -> None:  # noqa: ARG001 (its controller)
+def test_without_its_jobset(apart: Site) -> None:
     """The Trainer is stopped, or it would make it anew, and run the job with the same A: a hazard that is told."""
-    alone = Site(cluster)
-    alone.make()
-    job, _ = alone.ran(None)
-    with stopped(alone, "trainer"):
-        alone.remove(names.JOBSETS, job.meta.name)
-        alone.stands(job, JobState.STARTING, "Trainer has not made its JobSet yet")
-        alone.end(job)
-    assert alone.status(job) is None
+    job, _ = apart.ran(None)
+    with stopped(apart, "trainer"):
+        apart.remove(names.JOBSETS, job.meta.name)
+        apart.stands(job, JobState.STARTING, "Trainer has not made its JobSet yet")
+        apart.end(job)
+    assert apart.status(job) is None
