@@ -82,6 +82,11 @@ def until(what: str, condition: Callable[[], T | None], seconds: float = WAIT_SE
         time.sleep(0.05)
 
 
+def count_of(pod: JsonObject) -> int:
+    """Return the A that a pod was given; -1 where it has none."""
+    return int((pod["metadata"].get("annotations") or {}).get(names.ADMISSION_COUNT, -1))
+
+
 @dataclass
 class World:
     """A namespace of its own, with a LocalQueue and a ClusterQueue in which `pods` pods of KWOK's run at a time."""
@@ -90,6 +95,7 @@ class World:
     namespace: str = field(default_factory=lambda: f"t-{secrets.token_hex(4)}")
     pods: int = 1
     checks: tuple[str, ...] = (names.ADMISSION_CHECK,)
+    _executions: dict[str, list[int]] = field(default_factory=dict)
 
     @property
     def target(self) -> Target:
@@ -288,18 +294,32 @@ class World:
         """Read the pods of a job."""
         return self.list(names.PODS, f"{names.JOBSET_NAME}={job.meta.name}")
 
-    def running(self, job: TrainJob, count: int) -> JsonObject:
+    def running(self, job: TrainJob, execution: int) -> JsonObject:
+        """Wait until a pod of the job's first, second, ... execution runs, and return it.
+
+        Executions are told apart by their A. It is higher each time, and not always by one: a raise that lost a
+        race is not used.
+        """
+        seen = self._executions.setdefault(job.meta.uid, [])
+        if execution <= len(seen):
+            return self.running_as(job, seen[execution - 1])
+        least = max(execution, *seen[-1:], 0) if len(seen) < execution - 1 else max([0, *seen]) + 1
+        pod = until(
+            f"a running pod of {job.meta.name} with A of at least {least}",
+            lambda: self._running(job, lambda count: count >= least),
+        )
+        seen += [count_of(pod)] * (execution - len(seen))
+        return pod
+
+    def running_as(self, job: TrainJob, count: int) -> JsonObject:
         """Wait until a pod of the job runs with this A, and return it."""
-        wanted = str(count)
+        return until(
+            f"a running pod of {job.meta.name} with A={count}", lambda: self._running(job, lambda found: found == count)
+        )
 
-        def found() -> JsonObject | None:
-            for pod in self.pods_of(job):
-                annotations = pod["metadata"].get("annotations") or {}
-                if annotations.get(names.ADMISSION_COUNT) == wanted and pod["status"].get("phase") == "Running":
-                    return pod
-            return None
-
-        return until(f"a running pod of {job.meta.name} with A={count}", found)
+    def _running(self, job: TrainJob, fits: Callable[[int], bool]) -> JsonObject | None:
+        found = (pod for pod in self.pods_of(job) if pod["status"].get("phase") == "Running" and fits(count_of(pod)))
+        return next(found, None)
 
     def linger(self, pod: JsonObject) -> None:
         """Have a pod run on, when it is deleted, until `let_go`: KWOK leaves it alone, as a slow process would be."""

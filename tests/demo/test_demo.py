@@ -11,6 +11,7 @@ at which Pulumi's state file changed.
 from __future__ import annotations
 
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -111,15 +112,14 @@ def test_tells_the_story(played: Played) -> None:
         "recorded: Pulumi's state on disk holds name and uid; no pod so far",
         "opened: the gate entry is gone",
         "quota reserved in ClusterQueue",
-        "A=1: I was given this admission count",
+        r"A=\d+: I was given this admission count",
         "evicted, Preempted",
         "check dispatch is Pending",
-        "A=2: I was given this admission count",
         "resuming after epoch",
-        "FENCED, nothing written: a checkpoint of A=2 is there; this execution was given A=1",
+        r"FENCED, nothing written: a checkpoint of A=\d+ is there; this execution was given A=1",
         "Take it all down with",
     ):
-        assert said in played.output
+        assert re.search(said, played.output), said
 
 
 def test_the_judge_finds_nothing(played: Played) -> None:
@@ -127,8 +127,12 @@ def test_the_judge_finds_nothing(played: Played) -> None:
 
 
 def test_one_job_ran_twice_and_the_other_once(jobs: list[judge.Job]) -> None:
-    assert [[a for a, _ in job.resumes] for job in jobs] == [[1, 2], [1]]
-    assert [[len(job.pods_of(a)) for a in (1, 2)] for job in jobs] == [[1, 1], [1, 0]]
+    """A is higher each time: 1 and 2, unless a raise lost a race and was not used."""
+    counts = [[a for a, _ in job.resumes] for job in jobs]
+    assert [len(each) for each in counts] == [2, 1]
+    for job, each in zip(jobs, counts, strict=True):
+        assert each == sorted({a for a in each if a})
+        assert sorted(pod.a or 0 for pod in job.pods.values()) == each
 
 
 def test_each_job_was_created_closed_before_it_was_recorded_and_recorded_before_it_was_opened(
@@ -153,7 +157,10 @@ def test_no_pod_before_open_and_each_count_before_its_pod(jobs: list[judge.Job])
 
 def test_the_old_pod_was_over_before_the_count_was_raised_again(jobs: list[judge.Job]) -> None:
     twice = jobs[0]
-    over, raised = twice.pods_of(1)[0].over, twice.raised_to(2)
+    first, second = (a for a, _ in twice.resumes)
+    assert first is not None
+    assert second is not None
+    over, raised = twice.pods_of(first)[0].over, twice.raised_to(second)
     assert over is not None
     assert raised is not None
     assert over < raised

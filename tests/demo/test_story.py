@@ -167,7 +167,7 @@ def other_eviction(patient: Job, _urgent: Job) -> None:
 @pytest.mark.parametrize(
     ("spoil", "expected"),
     [
-        (same_count, "expected executions with A=['1', '2'], seen ['1', '1']"),
+        (same_count, "expected 2 executions, each with a higher A, seen ['1', '1']"),
         (overlap, "pod p2 was created before pod p1 was over"),
         (never_over, "pod p2 was created before pod p1 was over"),
         (pod_before_record, "urgent: expected no pod when it was recorded, seen 1"),

@@ -143,7 +143,7 @@ def test_crash_at_each_request(world: World) -> None:
         crashes += 1
         admitted = world.check(job).get("state") == "Ready"
         executions.append(world.count(job) if admitted else admit(world, job))
-        world.running(job, executions[-1])
+        world.running_as(job, executions[-1])
     assert crashes >= 10
     assert executions == sorted(set(executions))
     raises = judged(world, job)
@@ -164,7 +164,7 @@ def test_stall_at_each_request_across_an_eviction_and_a_new_reservation(world: W
         if stalled.over:
             break
         # While it sleeps, another replica admits the job, Kueue evicts it and reserves quota for it anew.
-        world.running(job, admit(world, job))
+        world.running_as(job, admit(world, job))
         readmitted(world, job)
         before = world.check(job)
         outcome = stalled.finish()
@@ -177,7 +177,7 @@ def test_stall_at_each_request_across_an_eviction_and_a_new_reservation(world: W
             assert not wrote or outcome.result is Result.ADMITTED, outcome
         if world.check(job).get("state") != "Ready":
             admit(world, job)
-        world.running(job, world.count(job))
+        world.running_as(job, world.count(job))
     assert conflicts >= 8
     raises = judged(world, job)
     assert raises == sorted(set(raises))
