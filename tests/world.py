@@ -54,7 +54,7 @@ from dispatch_local.layout import HOLD_ANNOTATION
 
 T = TypeVar("T")
 
-WAIT_SECONDS = 60.0
+WAIT_SECONDS = 300.0
 """How long a condition may take; usually a second or two."""
 LEASE_SECONDS = 3.0
 FLAVORS = Resource("kueue.x-k8s.io", "v1beta2", "resourceflavors", "ResourceFlavor")
