@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -138,6 +139,15 @@ class Site(World):
 
     # What others do
 
+    @contextlib.contextmanager
+    def stopped(self, part: str) -> Iterator[None]:
+        """Hold a part of the cluster up (SIGSTOP); its webhooks hang, too."""
+        self.cluster.pause(part)
+        try:
+            yield
+        finally:
+            self.cluster.resume(part)
+
     def by_hand(self, asked: JobSpec, edit: Callable[[JsonObject], object]) -> TrainJob:
         """Create a TrainJob as Start would, but edited."""
         body = manifest(asked, ["node"])
@@ -212,9 +222,12 @@ class Site(World):
     def assert_kept(self) -> None:
         """Assert that the audit log shows no broken promise in this namespace, and A as expected."""
         timeline = self.timeline()
-        assert [line for line in timeline.violations() if self.namespace in line] == []
+        wrong = [line for line in timeline.violations() if self.namespace in line]
+        assert not wrong, wrong
         jobs = {name: timeline.jobs[f"{self.namespace}/{name}"] for name in self.expected_raises}
-        assert {name: [count for count, _ in job.raises] for name, job in jobs.items()} == self.expected_raises
+        raises = {name: [count for count, _ in job.raises] for name, job in jobs.items()}
+        unexpected = {name: found for name, found in raises.items() if found != self.expected_raises[name]}
+        assert not unexpected, unexpected
 
 
 def initializer(jobset: JsonObject) -> None:

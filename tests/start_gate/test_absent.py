@@ -7,9 +7,8 @@ everything succeeds when it is repeated after they go on.
 
 from __future__ import annotations
 
-import contextlib
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
@@ -24,15 +23,6 @@ from dispatch_gates.requests import ApiError
 from start_gate.site import Site
 
 QUEUES = ("queue", None)
-
-
-@contextlib.contextmanager
-def stopped(site: Site, part: str) -> Iterator[None]:
-    site.cluster.pause(part)
-    try:
-        yield
-    finally:
-        site.cluster.resume(part)
 
 
 @dataclass
@@ -75,7 +65,7 @@ def _marks(site: Site, job: TrainJob) -> tuple[object, ...]:
 def test_a_manager_is_stopped(site: Site, part: str, webhook: str) -> None:
     jobs = [Jobs.make(site, queue) for queue in QUEUES]
     before = [[_marks(site, job) for job in (mode.gated, mode.running, mode.held)] for mode in jobs]
-    with stopped(site, part), ThreadPoolExecutor(16) as pool:
+    with site.stopped(part), ThreadPoolExecutor(16) as pool:
         writes = [
             pool.submit(_failed, operation)
             for mode in jobs
@@ -119,7 +109,7 @@ def test_start_waits_for_a_kueue_that_is_slow(site: Site) -> None:
     """It goes on in between: the Workload comes late, within `timeouts.workload`."""
     asked = site.asked("queue")
     with ThreadPoolExecutor(1) as pool:
-        with stopped(site, "kueue"):
+        with site.stopped("kueue"):
             started = pool.submit(site.begin, asked)
             with pytest.raises(TimeoutError):
                 started.result(1)
@@ -149,7 +139,7 @@ def test_a_job_of_kueue_mode_that_nobody_manages(without_kueue: Site) -> None:
 
 def test_a_jobset_controller_that_is_stopped(site: Site) -> None:
     """Plain mode: Open waits for JobSet and Jobs, bounded, and says so; after that, Status says what is awaited."""
-    with stopped(site, "jobset"):
+    with site.stopped("jobset"):
         job = site.started(None)
         with pytest.raises(
             TimedOutError, match=r"cannot run yet, after 1 s: StillRunning: .*JobSet does not exist yet"
@@ -162,7 +152,7 @@ def test_a_jobset_controller_that_is_stopped(site: Site) -> None:
 
     other = site.started(None)
     site.jobs_exist(other)
-    with stopped(site, "jobset"):
+    with site.stopped("jobset"):
         site.opened(other)
         site.stands(other, JobState.STARTING, "its JobSet is still suspended: Trainer is behind")
     site.running(other, 1)

@@ -172,18 +172,18 @@ def test_too_late(place: Place) -> None:
     """Ended while still gated: a fence. Ended after it was opened: Open has nothing to do."""
     site = place.site
     gated = site.started(place.queue)
-    # The one reason that Trainer never takes back; the deadline of a suspended job passes as well.
     over = {"type": "Failed", "status": "True", "reason": "DeadlineExceeded", "message": "too long"}
 
     def fail(body: JsonObject) -> None:
         conditions = body.setdefault("status", {}).setdefault("conditions", [])
         conditions.append({**over, "lastTransitionTime": "2026-01-01T00:00:00Z"})
 
-    site.change(names.TRAINJOBS, gated.meta.name, fail, status=True)
-    site.stands(gated, JobState.FAILED, "too long")
-    _rejected(lambda: site.opened(gated), r"ended \(Failed\) without ever having been opened")
-    for operation in (site.hold, site.release):
-        _rejected(lambda operation=operation: operation(gated), r"has ended \(Failed\)")  # type: ignore[misc]
+    with site.stopped("trainer"):  # or it would write the status that it decided on before
+        site.change(names.TRAINJOBS, gated.meta.name, fail, status=True)
+        site.stands(gated, JobState.FAILED, "too long")
+        _rejected(lambda: site.opened(gated), r"ended \(Failed\) without ever having been opened")
+        _rejected(lambda: site.hold(gated), r"has ended \(Failed\)")
+        _rejected(lambda: site.release(gated), r"has ended \(Failed\)")
 
     ran, pod = site.ran(place.queue)
     site.pod_ends(pod, "Succeeded")

@@ -17,7 +17,6 @@ from dispatch_gates.contract.trainjob import TrainJob
 from dispatch_gates.operations.errors import TimedOutError
 from dispatch_gates.operations.status import JobState
 from start_gate.site import Site
-from start_gate.test_absent import stopped
 from world import until
 
 
@@ -60,7 +59,7 @@ def test_kueue_mode_and_a_pod_that_is_slow_to_end(site: Site) -> None:
 def test_plain_mode_and_the_job_controller_stopped(site: Site) -> None:
     job, _ = site.ran(None)
     with ThreadPoolExecutor(1) as pool:
-        with stopped(site, "kube-controller-manager"):
+        with site.stopped("kube-controller-manager"):
             site.hold(job)
             until("JobSet to have suspended the Job", lambda: _jobs_suspended(site, job))
             with pytest.raises(TimedOutError, match="may still run: pod "):
@@ -76,7 +75,7 @@ def test_plain_mode_and_the_job_controller_stopped(site: Site) -> None:
 
 def test_kueue_mode_and_the_job_controller_stopped(site: Site) -> None:
     job, _ = site.ran("queue")
-    with stopped(site, "kube-controller-manager"):
+    with site.stopped("kube-controller-manager"):
         site.hold(job)
         until("JobSet to have suspended the Job", lambda: _jobs_suspended(site, job))
         site.release(job)

@@ -180,7 +180,7 @@ def test_a_name_that_is_too_long(named: Site) -> None:
 
 def _complains(site: Site, job: TrainJob) -> bool:
     """Whether an event of Trainer's quotes JobSet's refusal of the name."""
-    said = [event["message"] for event in site.list(names.EVENTS) if event["involvedObject"]["uid"] == job.meta.uid]
+    said = [event["message"] for event in site.list(names.EVENTS) if event["involvedObject"].get("uid") == job.meta.uid]
     return any("pod names generated for this JobSet will exceed 63 characters" in message for message in said)
 
 

@@ -18,7 +18,6 @@ from dispatch_gates.operations.status import JobState
 from dispatch_gates.requests import DeniedError
 from dispatch_local.cluster import Cluster
 from start_gate.site import Site
-from start_gate.test_absent import stopped
 from start_gate.webhook import Webhook
 from world import until
 
@@ -130,7 +129,7 @@ def test_no_pod_runs_yet(site: Site) -> None:
 def test_the_job_controller_is_stopped(site: Site) -> None:
     job = site.started(None)
     site.jobs_exist(job)
-    with stopped(site, "kube-controller-manager"):
+    with site.stopped("kube-controller-manager"):
         site.opened(job)
         site.stands(job, JobState.STARTING, "no pod yet")
     site.running(job, 1)
@@ -198,7 +197,7 @@ def test_without_its_runtime(site: Site) -> None:
 def test_without_its_jobset(apart: Site) -> None:
     """The Trainer is stopped, or it would make it anew, and run the job with the same A: a hazard that is told."""
     job, _ = apart.ran(None)
-    with stopped(apart, "trainer"):
+    with apart.stopped("trainer"):
         apart.remove(names.JOBSETS, job.meta.name)
         apart.stands(job, JobState.STARTING, "Trainer has not made its JobSet yet")
         apart.end(job)
