@@ -30,7 +30,7 @@ def cluster() -> Iterator[Cluster]:
         yield cluster
         return
     for home in paths.clusters().glob("test-*"):
-        owner = re.fullmatch(r"test-(\d+)", home.name)
+        owner = re.fullmatch(r"test-(?:[a-z]+-)?(\d+)", home.name)
         if owner and not Path(f"/proc/{owner[1]}").exists():
             Cluster(home.name).down()
     cluster = Cluster(f"test-{os.getpid()}")
