@@ -67,7 +67,8 @@ def ensure_packages(wanted: Mapping[str, str], say: Callable[[str], None]) -> No
     environment = os.environ | {"PATH": SYSTEM_PATH, "DEBIAN_FRONTEND": "noninteractive"}
     for arguments in (["update"], ["install", "--yes", "--no-install-recommends", *missing]):
         done = subprocess.run(
-            [apt, "--quiet", *arguments],
+            # Somebody else may be installing: another start of a cluster, or the machine's own updates.
+            [apt, "--quiet", "--option", "DPkg::Lock::Timeout=600", *arguments],
             env=environment,
             capture_output=True,
             text=True,
