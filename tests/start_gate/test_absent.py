@@ -21,6 +21,7 @@ from dispatch_gates.operations.errors import OperationError, RefusedError, Timed
 from dispatch_gates.operations.status import JobState
 from dispatch_gates.requests import ApiError
 from start_gate.site import Site
+from world import count_of
 
 QUEUES = ("queue", None)
 
@@ -32,17 +33,18 @@ class Jobs:
     asked: JobSpec
     gated: TrainJob
     running: TrainJob
+    count: int
     held: TrainJob
     unwanted: TrainJob
 
     @classmethod
     def make(cls, site: Site, queue: str | None) -> Jobs:
         gated, unwanted = site.started(queue), site.started(queue)
-        running, _ = site.ran(queue)
+        running, pod = site.ran(queue)
         held, _ = site.ran(queue)
         site.hold(held)
         site.stands(held, JobState.HELD)
-        return cls(site.asked(queue), gated, running, held, unwanted)
+        return cls(site.asked(queue), gated, running, count_of(pod), held, unwanted)
 
 
 def _failed(operation: Callable[[], object]) -> str:
@@ -80,7 +82,7 @@ def test_a_manager_is_stopped(site: Site, part: str, webhook: str) -> None:
         deletions = [pool.submit(site.end, mode.unwanted) for mode in jobs]
         for mode in jobs:
             site.stands(mode.gated, JobState.GATED)
-            site.stands(mode.running, JobState.RUNNING, "A=1")
+            site.stands(mode.running, JobState.RUNNING, f"A={mode.count}")
             site.stands(mode.held, JobState.HELD)
         said = [write.result() for write in writes]
         for deletion in deletions:

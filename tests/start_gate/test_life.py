@@ -19,7 +19,7 @@ from dispatch_gates.contract.trainjob import TrainJob
 from dispatch_gates.operations.errors import RefusedError, RejectedError, TimedOutError
 from dispatch_gates.operations.status import JobState
 from start_gate.site import Site
-from world import until
+from world import count_of, until
 
 
 @dataclass
@@ -54,7 +54,7 @@ def test_from_start_to_stop(place: Place) -> None:
     opened = site.opened(job)
     assert (opened.already, opened.held_by) == (False, ())
     first = site.running(job, 1)
-    seen = site.stands(job, JobState.RUNNING, "A=1")
+    seen = site.stands(job, JobState.RUNNING, f"A={count_of(first)}")
     assert seen.verdict.since
     assert (seen.workload is not None) is (queue is not None)
     assert names.ADMISSION_GATED_BY not in seen.job.meta.annotations
@@ -68,8 +68,9 @@ def test_from_start_to_stop(place: Place) -> None:
     site.stands(job, JobState.HELD, "hold mark set")
 
     assert not site.release(job).held
-    site.running(job, 2)
-    site.stands(job, JobState.RUNNING, "A=2")
+    second = site.running(job, 2)
+    assert count_of(second) > count_of(first)
+    site.stands(job, JobState.RUNNING, f"A={count_of(second)}")
 
     site.end(job)
     for resource in (names.TRAINJOBS, names.JOBSETS):
