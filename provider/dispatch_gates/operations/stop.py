@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 from dispatch_gates.contract.names import JOBS, JOBSET_NAME, JOBSETS, PODS, TRAINJOBS, Resource
 from dispatch_gates.contract.objects import listed, parse_meta
 from dispatch_gates.operations.errors import RefusedError, TimedOutError
 from dispatch_gates.operations.jobs import read_job
+from dispatch_gates.operations.tries import CONFLICTS
 from dispatch_gates.requests import (
     Changes,
     ConflictError,
@@ -20,15 +19,13 @@ from dispatch_gates.requests import (
     select,
 )
 
-_ATTEMPTS: Final = 8
-
 
 def delete_job(namespace: str, name: str, uid: str) -> Operation[None]:
     """Delete the TrainJob of this UID; success where it is gone or on its way already. What it owns goes after it.
 
     Raises `RefusedError` where there is another TrainJob of that name: that one is not touched.
     """
-    for _ in range(_ATTEMPTS):
+    for _ in range(CONFLICTS):
         job = yield from read_job(namespace, name)
         if job is None or (job.meta.uid == uid and job.meta.deleting):
             return
@@ -44,7 +41,7 @@ def delete_job(namespace: str, name: str, uid: str) -> Operation[None]:
             continue
         return
     raise TimedOutError(
-        f"TrainJob {namespace}/{name} was not deleted: it changed {_ATTEMPTS} times in a row. Try again."
+        f"TrainJob {namespace}/{name} was not deleted: it changed {CONFLICTS} times in a row. Try again."
     )
 
 
