@@ -15,6 +15,7 @@ from dispatch_admission.checks import activate, is_ours
 from dispatch_admission.decide import Nothing, Observation, decide
 from dispatch_admission.events import Recorder
 from dispatch_admission.metrics import Metrics
+from dispatch_admission.sharing import Sharing
 from dispatch_admission.watches import WATCH_SECONDS, WatchLoop
 from dispatch_admission.workqueue import WorkQueue
 from dispatch_gates.cluster import Driver
@@ -66,6 +67,7 @@ class Controller:
         self, driver: Driver, recorder: Recorder, metrics: Metrics, *, resync_seconds: float = RESYNC_SECONDS
     ) -> None:
         self._driver = driver
+        self._sharing = Sharing(driver)
         self._recorder = recorder
         self._metrics = metrics
         self._resync = resync_seconds
@@ -176,7 +178,7 @@ class Controller:
     async def _look_at(self, key: Key) -> None:
         began = time.monotonic()
         try:
-            outcome = await self._driver.run(readmit(*key, self._checks))
+            outcome = await self._sharing.run(readmit(*key, self._checks))
         except ApiError as error:
             seconds = self._queue.retry(key)
             self._metrics.passes.labels("error").inc()

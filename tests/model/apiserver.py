@@ -11,6 +11,7 @@ change nothing keep the version, deletion with finalizers, watches from a log of
 from __future__ import annotations
 
 import copy
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Generic, NamedTuple, TypeVar
@@ -41,6 +42,7 @@ from dispatch_gates.requests import (
 
 T = TypeVar("T")
 
+_TERMS: Final = re.compile(r"(?:\([^)]*\)|[^,])+")
 KINDS: Final = {found.kind: found for found in vars(names).values() if isinstance(found, Resource)}
 
 
@@ -118,10 +120,17 @@ def apply(state: State, request: Request) -> tuple[State, Any]:
 
 
 def matches(body: JsonObject, selector: str) -> bool:
-    """Whether an object's labels match a selector of `key=value` and `key`, joined by commas."""
+    """Whether an object's labels match a selector: `key=value`, `key`, `key in (value,value)`, joined by commas."""
     labels = dig(body, "metadata", "labels") or {}
-    terms = [term.partition("=") for term in selector.split(",") if term]
-    return all(key in labels and (not equals or labels[key] == value) for key, equals, value in terms)
+    return all(_holds(labels, term) for term in _TERMS.findall(selector))
+
+
+def _holds(labels: Mapping[str, str], term: str) -> bool:
+    key, among, values = term.partition(" in ")
+    if among:
+        return labels.get(key) in values.strip("()").split(",")
+    key, equals, value = term.partition("=")
+    return key in labels and (not equals or labels[key] == value)
 
 
 def _watch(state: State, request: Watch) -> Changes:

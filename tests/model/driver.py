@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import copy
 from collections.abc import AsyncGenerator
-from typing import TypeVar
+from typing import Any, TypeVar
 
+from dispatch_gates.cluster import drive
 from dispatch_gates.contract.objects import JsonObject
-from dispatch_gates.requests import List, Listing, Operation, Watch
-from model.apiserver import ApiServer, Process, matches
+from dispatch_gates.requests import List, Listing, Operation, Request, Watch
+from model.apiserver import ApiServer, matches
 
 T = TypeVar("T")
 _REQUEST_SECONDS = 0.01
@@ -24,11 +25,12 @@ class ModelDriver:
 
     async def run(self, operation: Operation[T]) -> T:
         """Run an operation to its end."""
-        process = Process(self._server, operation)
-        while process.pending is not None:
-            await asyncio.sleep(_REQUEST_SECONDS)
-            process.step()
-        return process.finish()
+        return await drive(operation, self.perform)
+
+    async def perform(self, request: Request) -> Any:
+        """Send one request."""
+        await asyncio.sleep(_REQUEST_SECONDS)
+        return self._server.send(request)
 
     async def pages(self, request: List, *, limit: int | None = None) -> AsyncGenerator[Listing, None]:
         """Yield the pages of a list."""

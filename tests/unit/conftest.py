@@ -5,5 +5,10 @@ from __future__ import annotations
 import pytest
 
 pytest.register_assert_rewrite(
-    "unit.pass_checks", "unit.owner_checks", "unit.story_checks", "unit.fault_checks", "unit.driver_checks"
+    "unit.pass_checks",
+    "unit.owner_checks",
+    "unit.story_checks",
+    "unit.fault_checks",
+    "unit.driver_checks",
+    "unit.sharing_checks",
 )

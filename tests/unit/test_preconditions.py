@@ -26,6 +26,7 @@ NEXT = "dispatch_gates.contract.next_execution"
 EVIDENCE = "dispatch_gates.operations.evidence"
 REQUESTS = "dispatch_gates.requests"
 DRIVER = "dispatch_gates.cluster.driver"
+SHARING = "dispatch_admission.sharing"
 
 _NOT_TURN = 'for kind in ("Finished", "DeactivationTarget", "Evicted", "Admitted"):'
 _REREAD = '["metadata"]["resourceVersion"] = (yield from find({}))["metadata"]["resourceVersion"]'
@@ -320,6 +321,18 @@ TABLE: dict[str, Mutant] = {
         "                seen = replace(seen, evidence=evidence, workload=latest_)",
         _LATE,
     ),
+    "Workload read before the evidence: where it is shared, too": Mutant(
+        SHARING,
+        "if self.gathering.sent or len(",
+        "if len(",
+        "a_list_answers_only_those_who_asked_before_it_was_sent",
+    ),
+    "pods found by what the tenant cannot forge away: of a list that is shared, each its own": Mutant(
+        SHARING,
+        "found[label].append(item)",
+        "found[label][:] = [item]",
+        "those_that_wait_go_out_together_and_each_gets_its_own",
+    ),
     "resourceVersion on the raise of A": Mutant(
         ACT,
         "    stored = yield from write(Replace(TRAINJOBS, with_count(job.raw, action.count, action.replicated_jobs)))",
@@ -401,7 +414,15 @@ _PROJECTS_LIST = (
 )
 
 
-_MODULES = ("pass_checks", "owner_checks", "story_checks", "fault_checks", "driver_checks", "write_checks")
+_MODULES = (
+    "pass_checks",
+    "owner_checks",
+    "story_checks",
+    "fault_checks",
+    "driver_checks",
+    "write_checks",
+    "sharing_checks",
+)
 _HOME = {name: module for module in _MODULES for name in importlib.import_module(f"unit.{module}").CHECKS}
 
 

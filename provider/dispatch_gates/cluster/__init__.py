@@ -6,6 +6,6 @@ blocking callers (Pulumi's provider threads, the CLI) use `run`, which keeps one
 
 from dispatch_gates.cluster.blocking import run
 from dispatch_gates.cluster.connection import ClusterConfigError, Connection, Target
-from dispatch_gates.cluster.driver import Driver
+from dispatch_gates.cluster.driver import Driver, drive
 
-__all__ = ["ClusterConfigError", "Connection", "Driver", "Target", "run"]
+__all__ = ["ClusterConfigError", "Connection", "Driver", "Target", "drive", "run"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import math
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import Any, Final, TypeVar
 
 from tenacity import (
@@ -57,6 +57,24 @@ def _wait(state: RetryCallState) -> float:
     return max(_backoff(state), min(asked or 0.0, 30.0))
 
 
+async def drive(operation: Operation[T], perform: Callable[[Request], Awaitable[Any]]) -> T:
+    """Run an operation to its end: `perform` sends each request, and returns the reply or raises an `ApiError`."""
+    try:
+        request = next(operation)
+        while True:
+            try:
+                reply = await perform(request)
+            except ApiError as error:
+                request = operation.throw(error)
+            else:
+                request = operation.send(reply)
+    except StopIteration as end:
+        result: T = end.value
+        return result
+    finally:
+        operation.close()
+
+
 class Driver:
     """Runs operations over one connection. `attempts`: how often a request is sent where that is safe.
 
@@ -70,20 +88,7 @@ class Driver:
 
     async def run(self, operation: Operation[T]) -> T:
         """Run an operation to its end, and return its result or raise its error."""
-        try:
-            request = next(operation)
-            while True:
-                try:
-                    reply = await self.perform(request)
-                except ApiError as error:
-                    request = operation.throw(error)
-                else:
-                    request = operation.send(reply)
-        except StopIteration as end:
-            result: T = end.value
-            return result
-        finally:
-            operation.close()
+        return await drive(operation, self.perform)
 
     async def perform(self, request: Request) -> Any:
         """Send one request; return its reply or raise an `ApiError`."""
