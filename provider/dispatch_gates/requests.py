@@ -42,7 +42,8 @@ class List:
 class Watch:
     """Wait for changes after `resource_version`, `seconds` at most. Replied with `Changes`, at the first of them.
 
-    One object by `name`, or those that match `selector`.
+    One object by `name`, or those that match `selector`. With `settle` the reply comes once no more changes came for
+    so many seconds, and holds them all.
     """
 
     resource: Resource
@@ -51,6 +52,7 @@ class Watch:
     seconds: float
     name: str = ""
     selector: str = ""
+    settle: float = 0.0
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from dispatch_gates.cluster.connection import Connection, Target
 from dispatch_gates.cluster.driver import Driver
-from dispatch_gates.requests import Operation
+from dispatch_gates.requests import Operation, UnreachableError
 
 T = TypeVar("T")
 
@@ -21,11 +21,14 @@ class _Background:
         self._drivers: dict[Target, asyncio.Task[Driver]] = {}
         threading.Thread(target=self._loop.run_forever, name="dispatch-gates", daemon=True).start()
 
-    def run(self, target: Target, operation: Operation[T]) -> T:
+    def run(self, target: Target, operation: Operation[T], seconds: float | None) -> T:
         future = asyncio.run_coroutine_threadsafe(self._run(target, operation), self._loop)
         try:
-            return future.result()
-        except BaseException:
+            return future.result(seconds)
+        except BaseException as error:
+            if isinstance(error, TimeoutError) and not future.done():
+                future.cancel()
+                raise UnreachableError(f"given up after {seconds:g} s without an end") from error
             future.cancel()  # Ctrl-C in the caller: what the operation was about to send is not sent
             raise
 
@@ -48,13 +51,14 @@ _lock = threading.Lock()
 _background: _Background | None = None
 
 
-def run(target: Target, operation: Operation[T]) -> T:
+def run(target: Target, operation: Operation[T], seconds: float | None = None) -> T:
     """Run an operation against a cluster and return its result; safe to call from any number of threads.
 
-    Raises what the operation raises, and `ClusterConfigError` where the target cannot be used.
+    Raises what the operation raises, `ClusterConfigError` where the target cannot be used, and `UnreachableError`
+    after `seconds`, where they are given: the operation is then cut off before its next request.
     """
     global _background
     with _lock:
         if _background is None:
             _background = _Background()
-    return _background.run(target, operation)
+    return _background.run(target, operation, seconds)

@@ -156,20 +156,33 @@ class Driver:
                 return
 
     async def _watch(self, request: Watch) -> Changes:
-        """Wait for the first change; a stream that ends early without one is watched again by whoever asked."""
+        """Wait for the first change, or until changes have settled.
+
+        A stream that ends early without one is watched again by whoever asked. What has come when
+        the stream breaks is handed out.
+        """
         loop = asyncio.get_running_loop()
         end = loop.time() + request.seconds
+        events: list[tuple[JsonObject, bool]] = []
         stream = self.stream(request)
         try:
-            async with asyncio.timeout(request.seconds):
+            async with asyncio.timeout(request.seconds) as limit:
                 async for event in stream:
-                    return Changes((event,), max(end - loop.time(), 0.0))
-                await asyncio.sleep(0.1)  # a server that closes at once must not be asked in a tight loop
+                    events.append(event)
+                    if not request.settle:
+                        break
+                    limit.reschedule(min(end, loop.time() + request.settle))
+                if not events:
+                    await asyncio.sleep(0.1)  # a server that closes at once must not be asked in a tight loop
         except TimeoutError:
-            return Changes((), 0.0)
+            if not events:
+                return Changes((), 0.0)
+        except ApiError:
+            if not events:
+                raise
         finally:
             await stream.aclose()
-        return Changes((), max(end - loop.time(), 0.0))
+        return Changes(tuple(events), max(end - loop.time(), 0.0))
 
     async def stream(
         self, request: Watch, *, metadata_only: bool = False, bookmarks: bool = False

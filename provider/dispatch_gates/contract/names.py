@@ -34,6 +34,8 @@ ADAPTER_VERB: Final = "dispatch"
 
 # Kueue, Trainer, JobSet.
 ADMISSION_GATED_BY: Final = "kueue.x-k8s.io/admission-gated-by"
+ADMISSION_GATED: Final = "AdmissionGated"
+"""The reason that Kueue gives for QuotaReserved False where that annotation is what holds a Workload."""
 QUEUE_NAME: Final = "kueue.x-k8s.io/queue-name"
 PRIORITY_CLASS: Final = "kueue.x-k8s.io/priority-class"
 JOB_UID: Final = "kueue.x-k8s.io/job-uid"
@@ -77,3 +79,6 @@ PODS: Final = Resource("", "v1", "pods", "Pod")
 NAMESPACES: Final = Resource("", "v1", "namespaces", "Namespace")
 EVENTS: Final = Resource("", "v1", "events", "Event")
 LEASES: Final = Resource("coordination.k8s.io", "v1", "leases", "Lease")
+CRDS: Final = Resource("apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition")
+RULES_REVIEWS: Final = Resource("authorization.k8s.io", "v1", "selfsubjectrulesreviews", "SelfSubjectRulesReview")
+ACCESS_REVIEWS: Final = Resource("authorization.k8s.io", "v1", "selfsubjectaccessreviews", "SelfSubjectAccessReview")
