@@ -1,7 +1,7 @@
-"""The rights of the readmission gate's controller, as data.
+"""The rights of the readmission gate's controller, and of the adapter, as data.
 
-Exactly what it calls, verb by verb: whoever takes one away breaks it, whoever adds one must say why. No rule
-holds `*`; none reaches secrets; none creates or deletes anything but the Lease and events.
+Exactly what each calls, verb by verb: whoever takes one away breaks it, whoever adds one must say why. No rule
+holds `*`; none reaches secrets; the controller creates and deletes nothing but the Lease and events.
 """
 
 from __future__ import annotations
@@ -48,4 +48,31 @@ def namespace_rules(lease: str) -> list[Rule]:
         _rule(names.LEASES, "get", "update", only=lease),
         # A create carries no name that RBAC could compare, so this one rule is not limited to our Lease.
         _rule(names.LEASES, "create"),
+    ]
+
+
+def adapter_rules() -> list[Rule]:
+    """Return what the adapter needs in the namespaces of its jobs: to start, open, hold, release and stop them."""
+    return [
+        # The verb that the guard rails ask for. Whoever holds it may open any job of the namespace.
+        _rule(names.TRAINJOBS, *READ, "create", "update", "delete", names.ADAPTER_VERB),
+        _rule(names.JOBSETS, *READ),
+        _rule(names.JOBS, *READ),
+        _rule(names.PODS, *READ),
+        _rule(names.WORKLOADS, *READ, "update"),
+        _rule(names.TRAINING_RUNTIMES, "get"),
+        _rule(names.LOCAL_QUEUES, "get"),
+    ]
+
+
+def adapter_cluster_rules() -> list[Rule]:
+    """Return what the adapter reads of the cluster: its identity, its runtimes, and what proves the gates."""
+    return [
+        _rule(names.NAMESPACES, "get", only="kube-system"),
+        _rule(names.CLUSTER_TRAINING_RUNTIMES, "get"),
+        _rule(names.CLUSTER_QUEUES, "get"),
+        _rule(names.ADMISSION_CHECKS, "get"),
+        _rule(names.LEASES, "get", only=names.CONTROLLER),
+        _rule(names.POLICIES, "get"),
+        _rule(names.POLICY_BINDINGS, "get"),
     ]

@@ -57,10 +57,14 @@ class Watch:
 
 @dataclass(frozen=True)
 class Create:
-    """Create an object. Replied with the object as stored."""
+    """Create an object. Replied with the object as stored.
+
+    With `dry_run` nothing is stored: webhooks and policies say what they would say, and that is all.
+    """
 
     resource: Resource
     body: JsonObject = field(hash=False)
+    dry_run: bool = False
 
 
 @dataclass(frozen=True)

@@ -109,8 +109,9 @@ def apply(state: State, request: Request) -> tuple[State, Any]:
             return state, Listing(tuple(found), str(state.version))
         case Watch():
             return state, _watch(state, request)
-        case Create(resource, body):
-            return _create(state, resource, body)
+        case Create(resource, body, dry_run):
+            after, stored = _create(state, resource, body)
+            return (state if dry_run else after), stored
         case Replace(resource, body) | ReplaceStatus(resource, body):
             return _update(state, resource, body, status=isinstance(request, ReplaceStatus))
         case Delete():

@@ -176,7 +176,7 @@ def _parsed(request: web.Request, raw: bytes) -> Request:
     body: JsonObject = json.loads(raw) if raw else {}
     match request.method:
         case "POST":
-            return Create(resource, body)
+            return Create(resource, body, dry_run=request.query.get("dryRun") == "All")
         case "PUT":
             return ReplaceStatus(resource, body) if sub else Replace(resource, body)
         case "DELETE":

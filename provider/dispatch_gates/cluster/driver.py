@@ -110,10 +110,16 @@ class Driver:
                 return await self._list(request)
             case Watch():
                 return await self._watch(request)
-            case Create(resource, body):
+            case Create(resource, body, dry_run):
                 # Strict: an unknown or doubled field is refused, and not dropped. The models of kubeflow-trainer-api
                 # drop it too, so that the API server's own schema is the better judge of a specification.
-                path = path_of(resource, _namespace(body), fieldManager=FIELD_MANAGER, fieldValidation="Strict")
+                path = path_of(
+                    resource,
+                    _namespace(body),
+                    fieldManager=FIELD_MANAGER,
+                    fieldValidation="Strict",
+                    dryRun="All" if dry_run else "",
+                )
                 return await call("POST", path, body=body)
             case Replace(resource, body) | ReplaceStatus(resource, body):
                 sub = "status" if isinstance(request, ReplaceStatus) else ""

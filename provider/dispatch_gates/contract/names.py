@@ -31,6 +31,10 @@ CONTROLLER: Final = "dispatch-admission"
 """Name of the Deployment, the ServiceAccount and the Lease."""
 ADAPTER_VERB: Final = "dispatch"
 """The RBAC verb on trainjobs that makes somebody the adapter."""
+GUARDED: Final = f"{DOMAIN}/guarded"
+"""The label, `true`, of the namespaces in which the guard rails hold."""
+GUARD_RAILS: Final = f"{DOMAIN}/guard-rails"
+"""The label of the guard rails' policies and bindings: the level that needs them."""
 
 # Kueue, Trainer, JobSet.
 ADMISSION_GATED_BY: Final = "kueue.x-k8s.io/admission-gated-by"
@@ -38,6 +42,7 @@ ADMISSION_GATED: Final = "AdmissionGated"
 """The reason that Kueue gives for QuotaReserved False where that annotation is what holds a Workload."""
 QUEUE_NAME: Final = "kueue.x-k8s.io/queue-name"
 PRIORITY_CLASS: Final = "kueue.x-k8s.io/priority-class"
+PREBUILT_WORKLOAD: Final = "kueue.x-k8s.io/prebuilt-workload-name"
 JOB_UID: Final = "kueue.x-k8s.io/job-uid"
 KUEUE_PATCH_MANAGER: Final = "kueue.x-k8s.io/manager"
 TRAINER_MANAGER: Final = "trainer.kubeflow.org/trainjob-controller"
@@ -82,3 +87,9 @@ LEASES: Final = Resource("coordination.k8s.io", "v1", "leases", "Lease")
 CRDS: Final = Resource("apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition")
 RULES_REVIEWS: Final = Resource("authorization.k8s.io", "v1", "selfsubjectrulesreviews", "SelfSubjectRulesReview")
 ACCESS_REVIEWS: Final = Resource("authorization.k8s.io", "v1", "selfsubjectaccessreviews", "SelfSubjectAccessReview")
+POLICIES: Final = Resource(
+    "admissionregistration.k8s.io", "v1", "validatingadmissionpolicies", "ValidatingAdmissionPolicy"
+)
+POLICY_BINDINGS: Final = Resource(
+    "admissionregistration.k8s.io", "v1", "validatingadmissionpolicybindings", "ValidatingAdmissionPolicyBinding"
+)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from dispatch_gates.contract import names
+from dispatch_gates.contract.guard_rails import Level
 from dispatch_gates.contract.hazards import hazards
 from dispatch_gates.contract.manifest import JobSpec, Runtime, manifest, name_problem, parse_runtime, problems
 from dispatch_gates.contract.objects import JsonObject, number
@@ -13,6 +14,7 @@ from dispatch_gates.contract.readback import differences
 from dispatch_gates.contract.trainjob import TrainJob, parse_trainjob
 from dispatch_gates.contract.workload import Workload
 from dispatch_gates.operations.errors import MayExistError, OperationError, RefusedError
+from dispatch_gates.operations.guard_rails import guard_rails
 from dispatch_gates.operations.jobs import await_workload, read_job
 from dispatch_gates.operations.stop import delete_job
 from dispatch_gates.requests import (
@@ -59,7 +61,7 @@ def start(
     """
     runtime = yield from _runtime(asked)
     if strict_executions:
-        _refuse_restarts(runtime)
+        yield from _refuse_restarts(asked.namespace, runtime)
     body = manifest(asked, [name for name, *_ in runtime.replicated_jobs])
     job, adopted = yield from _create(asked, body)
     warnings = tuple(str(hazard) for hazard in hazards(runtime))
@@ -102,16 +104,19 @@ def _runtime(asked: JobSpec) -> Operation[Runtime]:
     return runtime
 
 
-def _refuse_restarts(runtime: Runtime) -> None:
+def _refuse_restarts(namespace: str, runtime: Runtime) -> Operation[None]:
     """Refuse a runtime that restarts inside one admission, and any where the API server does not keep it from that."""
     found = hazards(runtime)
     if found:
         what = "; ".join(str(hazard) for hazard in found)
         raise RefusedError(f"strict_executions: {runtime.kind} {runtime.name} may restart under the same A: {what}.")
-    raise RefusedError(
-        "strict_executions needs the guard rails at level `executions`, which are not in force on this cluster; leave "
-        "it out, and let containers compare DISPATCH_RESTART_ATTEMPT beside A."
-    )
+    rails = yield from guard_rails(namespace)
+    if rails.level is not Level.EXECUTIONS:
+        raise RefusedError(
+            f"strict_executions needs the guard rails at level `executions`, which are not in force in namespace "
+            f"{namespace} ({rails.why}): install them, or leave it out and let containers compare "
+            "DISPATCH_RESTART_ATTEMPT beside A."
+        )
 
 
 def _create(asked: JobSpec, body: JsonObject) -> Operation[tuple[TrainJob, bool]]:
