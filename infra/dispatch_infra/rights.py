@@ -57,9 +57,9 @@ def adapter_rules() -> list[Rule]:
         # The verb that the guard rails ask for. Whoever holds it may open any job of the namespace.
         _rule(names.TRAINJOBS, *READ, "create", "update", "delete", names.ADAPTER_VERB),
         _rule(names.JOBSETS, *READ),
-        _rule(names.JOBS, *READ),
-        _rule(names.PODS, *READ),
-        _rule(names.WORKLOADS, *READ, "update"),
+        _rule(names.JOBS, "list", "watch"),
+        _rule(names.PODS, "list", "watch"),
+        _rule(names.WORKLOADS, "list", "watch", "update"),
         _rule(names.TRAINING_RUNTIMES, "get"),
         _rule(names.LOCAL_QUEUES, "get"),
     ]
