@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from dispatch_gates.cluster.connection import Connection, Target
 from dispatch_gates.cluster.driver import Driver
 from dispatch_gates.requests import Operation, UnreachableError
 
 T = TypeVar("T")
+
+_END_SECONDS: Final = 1.0
+"""How long an operation that was cut off may take to notice; it usually takes no time."""
 
 
 class _Background:
@@ -22,19 +25,25 @@ class _Background:
         threading.Thread(target=self._loop.run_forever, name="dispatch-gates", daemon=True).start()
 
     def run(self, target: Target, operation: Operation[T], seconds: float | None) -> T:
-        future = asyncio.run_coroutine_threadsafe(self._run(target, operation), self._loop)
+        ended = threading.Event()
+        future = asyncio.run_coroutine_threadsafe(self._run(target, operation, ended), self._loop)
         try:
             return future.result(seconds)
         except BaseException as error:
-            if isinstance(error, TimeoutError) and not future.done():
-                future.cancel()
+            late = isinstance(error, TimeoutError) and not future.done()
+            # Ctrl-C in the caller: what the operation was about to send is not sent, and when this is left it is over.
+            if future.cancel():
+                ended.wait(_END_SECONDS)
+            if late:
                 raise UnreachableError(f"given up after {seconds:g} s without an end") from error
-            future.cancel()  # Ctrl-C in the caller: what the operation was about to send is not sent
             raise
 
-    async def _run(self, target: Target, operation: Operation[T]) -> T:
-        driver = await self._driver(target)
-        return await driver.run(operation)
+    async def _run(self, target: Target, operation: Operation[T], ended: threading.Event) -> T:
+        try:
+            driver = await self._driver(target)
+            return await driver.run(operation)
+        finally:
+            ended.set()
 
     async def _driver(self, target: Target) -> Driver:
         task = self._drivers.get(target)

@@ -8,7 +8,7 @@ from typing import Final, TypeVar
 from dispatch_gates.contract.execution import Evidence, JobSet, parse_job, parse_jobset, parse_pod
 from dispatch_gates.contract.names import JOBS, JOBSET_NAME, JOBSETS, PODS
 from dispatch_gates.contract.next_execution import Reason, next_count
-from dispatch_gates.contract.objects import JsonObject, MalformedError, flag
+from dispatch_gates.contract.objects import JsonObject, MalformedError, flag, text
 from dispatch_gates.contract.trainjob import TrainJob
 from dispatch_gates.operations.errors import TimedOutError
 from dispatch_gates.requests import Changes, DeniedError, ExpiredError, Operation, Pause, Watch, find, select
@@ -40,6 +40,38 @@ def read_evidence(namespace: str, name: str) -> Operation[Evidence]:
         pods=tuple(_parsed(parse_pod, pods.items, unreadable)),
         unreadable=tuple(unreadable),
     )
+
+
+def read_evidence_of_all(namespace: str) -> Operation[Callable[[str], Evidence]]:
+    """Read what there is of the executions of all jobs of a namespace; return how to look one up by its name."""
+    try:
+        jobsets = (yield from select(JOBSETS, namespace, "")).items
+        jobs = (yield from select(JOBS, namespace, JOBSET_NAME)).items
+        pods = (yield from select(PODS, namespace, JOBSET_NAME)).items
+    except DeniedError as error:
+        blind = Evidence(jobset=None, unreadable=(f"no right to look: {error}",))
+        return lambda _: blind
+    by_name = {text(raw, "metadata", "name"): raw for raw in jobsets}
+    jobs_of, pods_of = _by_jobset(jobs), _by_jobset(pods)
+
+    def of(name: str) -> Evidence:
+        unreadable: list[str] = []
+        jobset = (by_name[name],) if name in by_name else ()
+        return Evidence(
+            jobset=next(_parsed(parse_jobset, jobset, unreadable), None),
+            jobs=tuple(_parsed(parse_job, jobs_of.get(name, ()), unreadable)),
+            pods=tuple(_parsed(parse_pod, pods_of.get(name, ()), unreadable)),
+            unreadable=tuple(unreadable),
+        )
+
+    return of
+
+
+def _by_jobset(items: Iterable[JsonObject]) -> dict[str, list[JsonObject]]:
+    found: dict[str, list[JsonObject]] = {}
+    for item in items:
+        found.setdefault(text(item, "metadata", "labels", JOBSET_NAME) or "", []).append(item)
+    return found
 
 
 def _parsed(parse: Callable[[JsonObject], T], items: Iterable[JsonObject], unreadable: list[str]) -> Iterator[T]:
