@@ -73,6 +73,6 @@ def adapter_cluster_rules() -> list[Rule]:
         _rule(names.CLUSTER_QUEUES, "get"),
         _rule(names.ADMISSION_CHECKS, "get"),
         _rule(names.LEASES, "get", only=names.CONTROLLER),
-        _rule(names.POLICIES, "get"),
-        _rule(names.POLICY_BINDINGS, "get"),
+        _rule(names.POLICIES, "list"),
+        _rule(names.POLICY_BINDINGS, "list"),
     ]

@@ -9,11 +9,12 @@ from typing import Any
 
 from dispatch_gates.contract import names
 from dispatch_gates.contract.capability import Answer, Capability, Name
+from dispatch_gates.contract.guard_rails import POLICIES, TRAINJOBS_POLICY, Level
 from dispatch_gates.contract.identity import Identity
 from dispatch_gates.contract.names import Resource
 from dispatch_gates.contract.objects import JsonObject
 from dispatch_gates.operations.preflight import Asked, Probe, Report, Stands, preflight
-from dispatch_gates.requests import Changes, Create, NotFoundError, Pause, Request, Watch
+from dispatch_gates.requests import Changes, Create, DeniedError, NotFoundError, Pause, Request, Watch
 from model import objects
 from model.apiserver import ApiServer
 
@@ -21,6 +22,7 @@ PROBE = Identity("01JDQM3ZK0TB6Q8E8M2A9V4C5E", 0)
 KUEUE = Asked("team", "training", runtime=("ClusterTrainingRuntime", objects.RUNTIME))
 PLAIN = Asked("team", None, runtime=KUEUE.runtime)
 RENEWALS = 3.0
+ALL_VERBS = ["get", "list", "watch", "create", "update", "delete"]
 ALL_RULES = [{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}]
 
 
@@ -103,6 +105,7 @@ class Stage(ApiServer):
         self.absent: Collection[Resource] = ()
         self.kueue: Callable[[Stage, JsonObject], None] = manage
         self.trainer: Callable[[Stage, JsonObject], None] = suspend
+        self.guarded = False
         self.webhook: Callable[[JsonObject], object] = lambda _: None
         self.at: dict[float, Callable[[], None]] = {}
         self.renews = True
@@ -130,11 +133,13 @@ class Stage(ApiServer):
         if isinstance(request, Watch):
             self._until = self.now + request.seconds
             return self._settled(request) if request.settle else super().send(request)
+        if isinstance(request, Create) and request.dry_run and self.guarded:
+            raise DeniedError(f"ValidatingAdmissionPolicy '{TRAINJOBS_POLICY}' denied request", status=403)
         if isinstance(request, Create):
             self.webhook(body := copy.deepcopy(request.body))
             request = replace(request, body=body)
         reply = super().send(request)
-        if isinstance(request, Create):
+        if isinstance(request, Create) and not request.dry_run:
             self.trainer(self, reply)
             if names.QUEUE_NAME in reply["metadata"]["labels"] and names.WORKLOADS not in self.absent:
                 self.kueue(self, reply)
@@ -239,6 +244,19 @@ def suspend(stage: Stage, job: JsonObject) -> None:
         body["status"] = {"conditions": [objects.condition("Suspended", True)]}
 
     stage.edit(names.TRAINJOBS, job["metadata"]["name"], seen)
+
+
+def guard(stage: Stage, level: Level) -> None:
+    """Install guard rails of a level."""
+    order = [Level.ADMISSIONS, Level.EXECUTIONS]
+    installed = order if level is Level.AUDIT else order[: order.index(level) + 1] if level in order else []
+    actions = ["Warn", "Audit"] if level is Level.AUDIT else ["Deny"]
+    for name in (name for found in installed for name in POLICIES[found]):
+        metadata = {"name": name, "uid": f"uid-{name}", "labels": {names.GUARD_RAILS: "a-level"}}
+        stage.put({"kind": names.POLICIES.kind, "metadata": metadata})
+        binding = {"policyName": name, "validationActions": actions}
+        stage.put({"kind": names.POLICY_BINDINGS.kind, "metadata": metadata, "spec": binding})
+    stage.guarded = bool(installed) and level is not Level.AUDIT
 
 
 def pod_appears(stage: Stage, *, gone: bool) -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from dispatch_gates.contract import names
 from dispatch_gates.contract.capability import Answer, Name, Verdict
+from dispatch_gates.contract.guard_rails import Level
 from dispatch_gates.contract.objects import JsonObject
 from dispatch_gates.operations.preflight import Asked, Report, Stands, preflight, remove_probe
 from dispatch_gates.operations.preflight.values import Probe
@@ -31,6 +32,7 @@ from dispatch_gates.requests import (
 from model import objects
 from model.apiserver import Crash, Process
 from preflight.model import (
+    ALL_VERBS,
     KUEUE,
     PLAIN,
     PROBE,
@@ -39,6 +41,7 @@ from preflight.model import (
     answers,
     cluster_queue,
     crd,
+    guard,
     lease,
     line,
     local_queue,
@@ -55,7 +58,7 @@ def test_healthy_kueue_mode() -> None:
     stage = Stage()
     report = stage.preflight()
     assert (report.verdict, report.why, report.left_behind) == (Verdict.READY, (), ""), report
-    assert {name for name, answer in answers(report).items() if answer is not Answer.YES} == set()
+    assert {name for name, answer in answers(report).items() if answer is not Answer.YES} == {Name.GUARD_RAILS}
     assert not stage.probe_is_there
     assert stage.last_news is Stands.GONE
     assert 10 <= stage.now < 11
@@ -82,8 +85,9 @@ def test_plain_mode_asks_nothing_of_kueue() -> None:
 def test_at_most_twenty_calls(asked: Asked) -> None:
     stage = Stage()
     stage.put(objects.trainjob(suspend=False))
+    guard(stage, Level.EXECUTIONS)
     assert stage.preflight(asked).verdict is Verdict.READY
-    assert len(stage.sent) <= 18, stage.sent  # guard rails take two more
+    assert len(stage.sent) <= 20 + (asked.runtime is None), stage.sent
 
 
 def test_a_queue_that_kueue_has_only_just_been_told_of() -> None:
@@ -326,6 +330,25 @@ def test_observe_only_in_plain_mode(case: tuple[Callable[[Stage], object], str])
     assert report.verdict is Verdict.OBSERVE_ONLY
     assert reason in line(report, Name.START_GATE).reason, report
     assert not stage.probe_is_there
+
+
+# Guard rails.
+
+
+@pytest.mark.parametrize("level", [Level.NO, Level.AUDIT, Level.ADMISSIONS, Level.EXECUTIONS])
+def test_guard_rails(level: Level) -> None:
+    """Their level is told; it is no part of the verdict, but where they are in force they ask for one more right."""
+    stage = Stage()
+    guard(stage, level)
+    stage.rules = [{"verbs": ALL_VERBS, "apiGroups": ["*"], "resources": ["*"]}]
+    in_force = level in (Level.ADMISSIONS, Level.EXECUTIONS)
+    report = stage.preflight()
+    rails = line(report, Name.GUARD_RAILS)
+    assert (rails.answer, rails.needed) == (Answer.YES if in_force else Answer.NO, False)
+    assert rails.reason.startswith(level)
+    assert in_force == ("you may not: dispatch trainjobs" in line(report, Name.RIGHTS).reason)
+    stage.rules = [{"verbs": [*ALL_VERBS, names.ADAPTER_VERB], "apiGroups": ["*"], "resources": ["*"]}]
+    assert stage.preflight().verdict is Verdict.READY
 
 
 # The controller's Lease.

@@ -9,7 +9,7 @@ from dispatch_gates.contract.count import runtime_patch
 from dispatch_gates.contract.guard_rails import POLICIES, TRAINJOBS_POLICY, GuardRails, Level
 from dispatch_gates.contract.identity import Identity
 from dispatch_gates.contract.objects import JsonObject, dig, text
-from dispatch_gates.requests import Create, DeniedError, InvalidError, Operation, find, write
+from dispatch_gates.requests import Create, DeniedError, InvalidError, Operation, select, write
 
 _PROBE: Final = Identity("0" * 26, 0)
 _DENY, _AUDIT = "Deny", "Audit"
@@ -40,13 +40,16 @@ def guard_rails(namespace: str) -> Operation[GuardRails]:
 
 
 def _modes() -> Operation[dict[str, str | None]]:
-    """Read for each policy whether it denies, only reports, or is not there as a whole (None)."""
-    modes: dict[str, str | None] = {}
-    for name in (name for found in POLICIES.values() for name in found):
-        policy = yield from find(names.POLICIES, "", name)
-        binding = yield from find(names.POLICY_BINDINGS, "", name)
-        modes[name] = None if policy is None or binding is None else _mode(binding, name)
-    return modes
+    """Read for each policy whether it denies, only reports, or is not there as a whole (None). By two lists."""
+    policies = {
+        text(raw, "metadata", "name") for raw in (yield from select(names.POLICIES, "", names.GUARD_RAILS)).items
+    }
+    found = yield from select(names.POLICY_BINDINGS, "", names.GUARD_RAILS)
+    bindings = {text(raw, "metadata", "name"): raw for raw in found.items}
+    return {
+        name: _mode(bindings[name], name) if name in policies and name in bindings else None
+        for name in (name for level in POLICIES.values() for name in level)
+    }
 
 
 def _mode(binding: JsonObject, policy: str) -> str | None:

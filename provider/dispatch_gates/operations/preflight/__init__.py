@@ -19,11 +19,13 @@ from dispatch_gates.contract.capability import (
     in_order,
     readmission_gate,
 )
+from dispatch_gates.contract.guard_rails import GuardRails, Level
 from dispatch_gates.contract.identity import Identity
 from dispatch_gates.contract.manifest import Runtime
 from dispatch_gates.contract.objects import JsonObject, text
 from dispatch_gates.contract.times import parse_time
 from dispatch_gates.contract.trainjob import TrainJob, parse_trainjob
+from dispatch_gates.operations.guard_rails import guard_rails
 from dispatch_gates.operations.jobs import read_job
 from dispatch_gates.operations.preflight import probe as probing
 from dispatch_gates.operations.preflight.kinds import read_kinds
@@ -75,7 +77,8 @@ def preflight(
         first = yield from attempt(read_lease(asked))
         yield from lines.hope(read_queue(asked))
         yield from lines.hope(read_check(asked))
-    yield from lines.ask(Name.RIGHTS, read_rights(asked, guarded=False))
+    guarded = yield from _guarded(asked, lines)
+    yield from lines.ask(Name.RIGHTS, read_rights(asked, guarded))
     yield from trial.watch()
     jobs = yield from attempt(_jobs(asked))
     yield from trial.end(jobs)
@@ -97,6 +100,22 @@ def preflight(
         started = read_started(asked, jobs, runtimes)
         yield from lines.ask(Name.STARTED_JOBS, started, needed=False)
     return Report(asked, in_order(lines.found.values()), removed, trial.left_behind)
+
+
+def _guarded(asked: Asked, lines: _Lines) -> Operation[bool]:
+    """Note which guard rails are in force; return whether they ask who the adapter is."""
+    found = yield from attempt(guard_rails(asked.namespace))
+    lines.add(untold(Name.GUARD_RAILS, found, needed=False) if isinstance(found, Problem) else judge_rails(found))
+    return isinstance(found, GuardRails) and found.level in (Level.ADMISSIONS, Level.EXECUTIONS)
+
+
+def judge_rails(found: GuardRails) -> Capability:
+    """Say which level is in force. The gates hold without: then nothing keeps people with edit rights from them."""
+    why = f": {found.why}" if found.why else ""
+    if found.level in (Level.ADMISSIONS, Level.EXECUTIONS):
+        return Capability(Name.GUARD_RAILS, Answer.YES, f"{found.level}{why}", needed=False)
+    remedy = "`pulumi up` in infra/ with its guard rails on"
+    return Capability(Name.GUARD_RAILS, Answer.NO, f"{found.level}{why}", remedy, needed=False)
 
 
 class _Lines:
