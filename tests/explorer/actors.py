@@ -1,0 +1,448 @@
+"""The product's operations under way, as values.
+
+A generator cannot be copied. So an operation under way is the list of the replies that it had since its start, and
+what it asks next is found by running the shipped generator on that list; each list is run once (`ask`). A reply is
+kept as the model's value and rendered as JSON when the generator runs.
+
+Versions: an operation that has read an object notes when that object has changed since (`stale`). A write that was
+decided on a stale read is answered with a conflict at once, whatever happens in between: it would be, always.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple
+
+from dispatch_admission.act import Outcome, readmit
+from dispatch_gates import requests
+from dispatch_gates.contract import names
+from dispatch_gates.contract.objects import JsonObject
+from dispatch_gates.operations.errors import OperationError
+from dispatch_gates.operations.holding import hold, release
+from dispatch_gates.operations.opening import open_job
+from dispatch_gates.operations.start import start
+from explorer import objects, rules
+from explorer.rules import JOB, JOBSET, PODS, TRAINJOB, WORKLOAD
+from explorer.values import TrainJobPart, WorkloadPart
+from model.objects import CHECK, NAME, TEAM
+from model.objects import WORKLOAD as WORKLOAD_NAME
+
+KINDS: Final = {
+    names.TRAINJOBS: TRAINJOB,
+    names.WORKLOADS: WORKLOAD,
+    names.JOBSETS: JOBSET,
+    names.JOBS: JOB,
+    names.PODS: PODS,
+}
+
+
+def _conflict() -> Exception:
+    return requests.ConflictError("the object has been modified", status=409)
+
+
+ERRORS: Final[dict[str, Callable[[], Exception]]] = {
+    "conflict": _conflict,
+    "not found": lambda: requests.NotFoundError("not found", status=404),
+    "exists": lambda: requests.AlreadyExistsError("already exists", status=409),
+    "no answer": lambda: requests.UnreachableError("no answer"),
+}
+
+
+class Reply(NamedTuple):
+    """One reply: how it is rendered, the value, and for reads of TrainJob and Workload whether it is outdated."""
+
+    kind: str
+    value: Any = None
+    stale: bool = False
+
+
+class Running(NamedTuple):
+    """An operation under way. `tainted`: a late act, which the assumption rules out, came after it had looked."""
+
+    operation: str
+    replies: tuple[Reply, ...] = ()
+    tainted: bool = False
+
+
+class Ask(NamedTuple):
+    """What an operation asks next. `part`: on which part of the world; `version`: number of the reply it rests on."""
+
+    verb: str
+    part: int = -1
+    value: Any = None
+    version: int = 0
+
+
+class Ended(NamedTuple):
+    """An operation that is over; `broken`: it ended as the product never should."""
+
+    result: str
+    broken: str = ""
+
+
+@dataclass
+class Product:
+    """The operations that are explored: the shipped ones, or what a test puts in their place."""
+
+    operations: dict[str, Callable[[], requests.Operation[Any]]]
+    kueue: bool = True
+    rereads: bool = False
+    """Whether a pass may read TrainJob or Workload more than once. The shipped one does not, which is checked."""
+    _asked: dict[tuple[str, tuple[Reply, ...]], Ask | Ended] = field(default_factory=dict)
+
+    def ask(self, running: Running) -> Ask | Ended:
+        """Return what the operation asks next, from the shipped generator; each list of replies is run once."""
+        replies = tuple(reply._replace(stale=False) for reply in running.replies)
+        key = (running.operation, replies)
+        if key not in self._asked:
+            self._asked[key] = self._run(running.operation, replies)
+        return self._asked[key]
+
+    def _run(self, operation: str, replies: tuple[Reply, ...]) -> Ask | Ended:
+        generator = self.operations[operation]()
+        try:
+            request = next(generator)
+            for version, reply in enumerate(replies, start=1):
+                if reply.kind in ERRORS:
+                    request = generator.throw(ERRORS[reply.kind]())
+                else:
+                    request = generator.send(self._rendered(request, reply, version))
+            return self._abstract(request, replies)
+        except StopIteration as end:
+            return Ended(_said(end.value))
+        except (requests.ApiError, OperationError) as error:
+            return Ended(f"{type(error).__name__}: {error}")
+        except objects.ForeignWriteError as error:
+            return Ended("", f"S5: somebody else's part of a {error} was changed")
+        except AssertionError as error:
+            return Ended("", f"an assertion of the product fails: {error}")
+        finally:
+            generator.close()
+
+    def _rendered(self, request: requests.Request, reply: Reply, version: int) -> Any:
+        """Return what the API server answers."""
+        value = reply.value
+        if isinstance(request, requests.Replace | requests.ReplaceStatus):
+            # Stored as it was written: what the model leaves out of its values (texts, for example) is there, too.
+            stored = copy.deepcopy(request.body)
+            stored["metadata"]["resourceVersion"] = str(version)
+            return stored
+        if isinstance(request, requests.List):
+            return requests.Listing(tuple(self._items(reply.kind, value, version)), str(version))
+        if isinstance(request, requests.Watch):
+            (body,) = self._items(reply.kind, value, version) or (None,)
+            return requests.Changes(((body, False),) if body else (), request.seconds if body else 0.0)
+        if reply.kind == "runtime":
+            return objects.runtime()
+        return next(iter(self._items(reply.kind, value, version)), None)
+
+    def _items(self, kind: str, value: Any, version: int) -> list[JsonObject]:
+        if value is None:
+            return []
+        match kind:
+            case "trainjob":
+                return [objects.trainjob(value, version, self.kueue)]
+            case "workload":
+                return [objects.workload(value, version)]
+            case "jobset":
+                return [objects.jobset(value, version)]
+            case "job":
+                return [objects.job(value, version)]
+        assert kind == "pods", kind
+        return [objects.pod(pod, index, version) for index, pod in enumerate(value)]
+
+    def _abstract(self, request: requests.Request, replies: tuple[Reply, ...]) -> Ask:
+        """Read a request as the model understands it; it must be about this job alone."""
+        match request:
+            case requests.Get(resource, namespace, name):
+                if resource == names.CLUSTER_TRAINING_RUNTIMES:
+                    return Ask("runtime")
+                expected = WORKLOAD_NAME if resource == names.WORKLOADS else NAME
+                assert (namespace, name) == (TEAM, expected), f"a read of something else: {request}"
+                return Ask("get", KINDS[resource])
+            case requests.List(resource, namespace, selector):
+                of_job = f"{names.JOBSET_NAME}={NAME}", f"{names.JOB_UID}={objects.UID}"
+                assert namespace == TEAM, f"a list of something else: {request}"
+                assert selector in of_job, f"a list of something else: {request}"
+                return Ask("list", KINDS[resource])
+            case requests.Watch(resource, namespace, version):
+                assert namespace == TEAM, f"a watch of something else: {request}"
+                return Ask("watch", KINDS[resource], version=int(version))
+            case requests.Create(resource, body):
+                assert resource == names.TRAINJOBS, f"a create of something else: {request}"
+                return Ask("create", TRAINJOB, objects.read_created(body, self.kueue))
+            case requests.Replace(resource, body) | requests.ReplaceStatus(resource, body):
+                return self._write(resource, body, replies, status=isinstance(request, requests.ReplaceStatus))
+            case requests.Delete(resource, _, name, _, version):
+                assert (resource, name) == (names.TRAINJOBS, NAME), f"a delete of something else: {request}"
+                return Ask("delete", TRAINJOB, version=int(version))
+        assert isinstance(request, requests.Pause), request
+        return Ask("pause")
+
+    def _write(self, resource: names.Resource, body: Any, replies: tuple[Reply, ...], *, status: bool) -> Ask:
+        version = int(body["metadata"]["resourceVersion"])
+        before = replies[version - 1].value
+        part = KINDS[resource]
+        if part == TRAINJOB:
+            after: Any = objects.read_trainjob(body, before, version, self.kueue)
+        elif status:
+            after = objects.read_workload_status(body, before, version)
+        else:
+            after = objects.read_workload(body, before, version)
+        same = after == before and not (status and body != objects.workload(before, version))
+        return Ask("status" if status else "replace", part, "nothing" if same else after, version)
+
+
+def _said(value: Any) -> str:
+    """Return in words how an operation ended."""
+    if isinstance(value, Outcome):
+        return f"{value.result}: {value.detail}"
+    return type(value).__name__
+
+
+def shipped(*, kueue: bool = True) -> Product:
+    """Return the product as it ships."""
+    asked = objects.ASKED if kueue else objects.plain()
+    return Product(
+        {
+            "pass": lambda: readmit(TEAM, WORKLOAD_NAME, frozenset({CHECK})),
+            "Start": lambda: start(asked),
+            "Open": lambda: open_job(TEAM, NAME, objects.UID, seconds=0.5),
+            "Hold": lambda: hold(TEAM, NAME, objects.UID),
+            "Release": lambda: release(TEAM, NAME, objects.UID, seconds=0.5),
+        },
+        kueue,
+    )
+
+
+class Actor:
+    """One kind of actor: which operations it runs, and its steps on one part of the world."""
+
+    def __init__(self, product: Product, operations: tuple[str, ...], *, losses: int = 0) -> None:
+        self.product = product
+        self.operations = operations
+        self.losses = losses
+
+    def parts(self, running: Running | None) -> tuple[int, ...]:
+        """Return the parts of the world that its next request may be about."""
+        if running is None:
+            begun = [self._settled(Running(operation))[0] for operation in self.operations]
+            return tuple(sorted({self._asks(found).part for found in begun if found is not None}))
+        return (self._asks(running).part,)
+
+    def _asks(self, running: Running) -> Ask:
+        asked = self.product.ask(running)
+        assert isinstance(asked, Ask), "an operation that has ended is not kept"
+        return asked
+
+    def steps(self, running: Running | None, number: int, part: Any) -> Iterator[rules.Outcome]:
+        """Yield the steps with one part of the world: the outcome's parts are (operation under way, part)."""
+        if running is not None:
+            yield from self._steps(running, number, part)
+            return
+        for operation in self.operations:
+            begun, _ = self._settled(Running(operation))
+            if begun is not None and self._asks(begun).part == number:
+                yield from self._steps(begun, number, part)
+
+    def crash(self, running: Running | None) -> Iterator[rules.Outcome]:
+        """Crash: at each request, before it is sent or after it was answered."""
+        if running is not None:
+            yield rules.Outcome(f"crashes in {running.operation}", (None,))
+
+    def noted(self, running: Running | None, effects: int) -> Running | None:
+        """Return the operation once somebody else has changed something."""
+        if running is None:
+            return None
+        kinds = set()
+        if effects & rules.CHANGED_TRAINJOB:
+            kinds.add("trainjob")
+        if effects & rules.CHANGED_WORKLOAD:
+            kinds.add("workload")
+        replies = running.replies
+        if kinds:
+            replies = tuple(reply._replace(stale=True) if reply.kind in kinds else reply for reply in replies)
+        looked = effects & rules.LATE and any(reply.kind == "job" for reply in replies)
+        return self._settled(Running(running.operation, replies, running.tainted or bool(looked)))[0]
+
+    def _settled(self, running: Running) -> tuple[Running | None, str]:
+        """Go on over what needs nothing of the world; None where the operation has ended, or can do nothing more.
+
+        Beside it: what it broke in ending.
+        """
+        while True:
+            asked = self.product.ask(running)
+            if isinstance(asked, Ended):
+                return None, asked.broken
+            if asked.verb == "runtime":
+                running = self._after(running, Reply("runtime"))
+            elif asked.verb == "pause":
+                running = self._after(running, Reply("done"))
+            elif asked.verb in ("replace", "status", "delete") and running.replies[asked.version - 1].stale:
+                if any(reply.kind == "conflict" for reply in running.replies):
+                    running = Running(running.operation)  # it begins anew, as it did at the first conflict
+                else:
+                    running = self._after(running, Reply("conflict"))
+            else:
+                return (None if self._powerless(running) else running), ""
+
+    def _powerless(self, running: Running) -> bool:
+        """Whether a pass can write nothing any more: what it began with has changed. It is then as good as over."""
+        if running.operation != "pass" or self.product.rereads:
+            return False
+        kinds = [reply.kind for reply in running.replies]
+        assert kinds.count("workload") <= 1, "a pass reads its Workload once"
+        jobs = [reply for reply in running.replies if reply.kind == "trainjob"]
+        workload = next((reply for reply in running.replies if reply.kind == "workload"), None)
+        assert len(jobs) <= 2, "a pass reads the TrainJob once, and writes it once"
+        if workload is None or not workload.stale or not jobs:
+            return False
+        return len(jobs) == 2 or jobs[0].stale
+
+    def _after(self, running: Running, reply: Reply) -> Running:
+        tainted = running.tainted and reply.kind != "job"
+        return Running(running.operation, (*running.replies, reply), tainted)
+
+    def _steps(self, running: Running, number: int, part: Any) -> Iterator[rules.Outcome]:
+        asked = self._asks(running)
+        if asked.verb in ("get", "list"):
+            yield self._read(running, asked, part)
+        elif asked.verb == "watch":
+            yield from self._watched(running, asked, part)
+        else:
+            yield from self._written(running, asked, number, part)
+
+    def _go(
+        self, label: str, running: Running, reply: Reply, part: Any, effects: int = 0, broken: str = ""
+    ) -> rules.Outcome:
+        after = self._after(running, reply)
+        asked = self.product.ask(after)
+        ended = f" [{running.operation} ends: {asked.result}]" if isinstance(asked, Ended) else ""
+        going, wrong = self._settled(after)
+        return rules.Outcome(label + ended, (going, part), effects, broken or wrong)
+
+    def _read(self, running: Running, asked: Ask, part: Any) -> rules.Outcome:
+        label = f"{running.operation} reads the {_NAMES[asked.part]}"
+        value = part[0]
+        kind = _REPLIES[asked.part]
+        if asked.part in (JOB, PODS):
+            return self._go(label, running, Reply(kind, value), part)
+        if value is None:
+            missing = Reply(kind) if asked.verb == "list" else Reply("not found")
+            return self._go(f"{label}: there is none", running, missing, part)
+        return self._go(label, running, Reply(kind, value), part)
+
+    def _watched(self, running: Running, asked: Ask, part: Any) -> Iterator[rules.Outcome]:
+        """Answer a watch: with what is there now, where that ends the waiting; or its time is up."""
+        name = _NAMES[asked.part]
+        yield self._go(f"{running.operation} has waited long enough for the {name}", running, Reply("time is up"), part)
+        value = part[0]
+        seen = running.replies[asked.version - 1]
+        if value is None or value == seen.value:
+            return
+        event = self._go(
+            f"{running.operation} sees the {name} change", running, Reply(_REPLIES[asked.part], value), part
+        )
+        after = event.after[0]
+        # What does not end the waiting is left out: it waits on, as if it had seen nothing.
+        if after is None or self._asks(after).verb != "watch":
+            yield event
+
+    def _written(self, running: Running, asked: Ask, number: int, part: Any) -> Iterator[rules.Outcome]:
+        operation = running.operation
+        if asked.value == "nothing":
+            yield rules.Outcome(
+                f"{operation} writes the {_NAMES[number]} without a change",
+                (None, part),
+                0,
+                "S6: a write without a change",
+            )
+            return
+        stored: tuple[str, Any, int, Reply, str]
+        if number == TRAINJOB:
+            stored = self._on_trainjob(operation, asked, part)
+        else:
+            stored = self._on_workload(operation, asked, part, running.tainted)
+        label, after, effects, reply, broken = stored
+        written = running._replace(
+            replies=tuple(
+                found._replace(stale=True) if found.kind == _REPLIES[number] and effects else found
+                for found in running.replies
+            )
+        )
+        yield self._go(label, written, reply, after, effects, broken)
+        lost = sum(found.kind == "no answer" for found in running.replies)
+        if operation != "pass" and lost < self.losses:
+            yield self._go(f"{label}, and the reply is lost", written, Reply("no answer"), after, effects, broken)
+            yield self._go(f"{label}: lost on the way", running, Reply("no answer"), part)
+
+    def _on_trainjob(self, operation: str, asked: Ask, part: TrainJobPart) -> tuple[str, TrainJobPart, int, Reply, str]:
+        before = part.job
+        if asked.verb == "create":
+            if before is not None:
+                return f"{operation} creates the TrainJob: it exists", part, 0, Reply("exists"), ""
+            return (
+                f"{operation} creates the TrainJob",
+                part.put(asked.value),
+                rules.CHANGED_TRAINJOB,
+                Reply("trainjob", asked.value),
+                "",
+            )
+        assert before is not None, "a write to a TrainJob that is gone is stale"
+        if asked.verb == "delete":
+            after = before._replace(deleting=True)
+            return f"{operation} deletes the TrainJob", part.put(after), rules.CHANGED_TRAINJOB, Reply("done"), ""
+        after = asked.value
+        what = [
+            name
+            for name in ("suspend", "rank", "gate", "held", "opened")
+            if getattr(after, name) != getattr(before, name)
+        ]
+        label = f"{operation} writes the TrainJob: " + ", ".join(
+            f"A={after.rank}" if name == "rank" else f"{name} {getattr(after, name)}" for name in what
+        )
+        broken = "S3: A was lowered" if after.rank < before.rank else ""
+        effects = rules.CHANGED_TRAINJOB
+        if before.suspend and not after.suspend:
+            effects |= rules.READY
+        return label, part.put(after), effects, Reply("trainjob", after), broken
+
+    def _on_workload(
+        self, operation: str, asked: Ask, part: WorkloadPart, tainted: bool
+    ) -> tuple[str, WorkloadPart, int, Reply, str]:
+        before, after = part.workload, asked.value
+        assert before is not None, "a write to a Workload that is gone is stale"
+        effects = rules.CHANGED_WORKLOAD
+        reply = Reply("workload", after)
+        if asked.verb == "replace":
+            return f"{operation} sets active {after.active}", part._replace(workload=after), effects, reply, ""
+        broken = ""
+        if after.check == "Ready":
+            broken = _too_early(before)
+            effects |= rules.READY | (rules.LATE if tainted else 0)
+        label = (
+            f"{operation} sets the check {after.check}"
+            if after.check != before.check
+            else f"{operation} says why it waits"
+        )
+        return label, part._replace(workload=after), effects, reply, broken
+
+
+def _too_early(found: Any) -> str:
+    """S1, on the version of the Workload over which Ready is written."""
+    wrong = {
+        "without reserved quota": not found.reserved,
+        "while Evicted": found.evicted,
+        "while Admitted": found.admitted is True,
+        "on a finished Workload": found.finished,
+        "on a Workload that is being deleted": found.deleting,
+        "on an inactive Workload": not found.active,
+        f"from {found.check or 'nothing'}": found.check != "Pending",
+    }
+    return next((f"S1: Ready {why}" for why, is_so in wrong.items() if is_so), "")
+
+
+_NAMES: Final = ("TrainJob", "Workload", "JobSet", "Jobs", "pods")
+_REPLIES: Final = ("trainjob", "workload", "jobset", "job", "pods")
