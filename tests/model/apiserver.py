@@ -2,7 +2,9 @@
 
 `State` is never changed: `apply` takes one and a request, and gives the next one and the reply. What it keeps to:
 a version that grows with every change, conflicts by version and UID, the status apart from the rest, writes that
-change nothing keep the version, deletion with finalizers, watches from a log of changes.
+change nothing keep the version, deletion with finalizers, watches from a log of changes. That the real one answers
+the same is what `tests/faithful` checks, with random sequences of requests; of the kinds' own rules it knows the few
+in `schemas`.
 
 `ApiServer` holds the current state, lets a test interfere around each request, and records what was asked.
 `Process` is one operation under way, to be moved on by one request, stalled, or crashed.
@@ -12,12 +14,12 @@ from __future__ import annotations
 
 import copy
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from dispatch_gates.contract import names
-from dispatch_gates.contract.names import Resource
+from dispatch_gates.contract.names import LEASES, PODS, Resource
 from dispatch_gates.contract.objects import JsonObject, dig, text
 from dispatch_gates.requests import (
     WRITES,
@@ -39,6 +41,7 @@ from dispatch_gates.requests import (
     Request,
     Watch,
 )
+from model import schemas
 
 T = TypeVar("T")
 
@@ -55,22 +58,27 @@ class Key(NamedTuple):
 
 
 class Change(NamedTuple):
-    """One entry of the log that watches read: the object as it then was, or as it last was."""
+    """One entry of the log that watches read: the object as it then was, or as it last was, and as it was before."""
 
     version: int
     key: Key
     body: JsonObject
     deleted: bool
+    before: JsonObject | None = None
 
 
 @dataclass(frozen=True)
 class State:
-    """All that the API server knows. Objects in it are never changed; the log may have been cut at `compacted`."""
+    """All that the API server knows. Objects in it are never changed; the log may have been cut at `compacted`.
+
+    `namespaces` are those that exist; None where it does not matter.
+    """
 
     objects: Mapping[Key, JsonObject] = field(default_factory=dict)
     version: int = 100
     log: tuple[Change, ...] = ()
     compacted: int = 0
+    namespaces: frozenset[str] | None = None
 
     def get(self, key: Key) -> JsonObject:
         """Return an object, or raise `NotFoundError`."""
@@ -83,7 +91,7 @@ class State:
         version = self.version + 1
         body = copy.deepcopy(body)
         body["metadata"]["resourceVersion"] = str(version)
-        change = Change(version, key, body, deleted=False)
+        change = Change(version, key, body, deleted=False, before=self.objects.get(key))
         return replace(self, objects={**self.objects, key: body}, version=version, log=(*self.log, change))
 
     def remove(self, key: Key) -> State:
@@ -92,7 +100,26 @@ class State:
         body = copy.deepcopy(self.get(key))
         body["metadata"]["resourceVersion"] = str(version)
         objects = {other: kept for other, kept in self.objects.items() if other != key}
-        return replace(self, objects=objects, version=version, log=(*self.log, Change(version, key, body, True)))
+        return replace(self, objects=objects, version=version, log=(*self.log, Change(version, key, body, True, body)))
+
+    def events(self, request: Watch) -> Iterator[tuple[JsonObject, bool, int]]:
+        """Yield what a watch shows, in order: the object, whether it is gone, and the version of the change.
+
+        An object that a change takes out of the selection is gone, too, and is shown as it was before.
+        """
+        since = int(request.resource_version)
+        if since < self.compacted:
+            raise ExpiredError(f"too old resource version: {since}", status=410)
+        for version, key, body, deleted, before in self.log:
+            here = key.resource == request.resource and request.namespace in ("", key.namespace)
+            if version <= since or not here or request.name not in ("", key.name):
+                continue
+            if not deleted and matches(body, request.selector):
+                yield copy.deepcopy(body), False, version
+            elif before is not None and matches(before, request.selector):
+                gone = copy.deepcopy(before)
+                gone["metadata"]["resourceVersion"] = str(version)
+                yield gone, True, version
 
 
 def apply(state: State, request: Request) -> tuple[State, Any]:
@@ -102,7 +129,7 @@ def apply(state: State, request: Request) -> tuple[State, Any]:
             return state, copy.deepcopy(state.get(Key(resource, namespace, name)))
         case List(resource, namespace, selector):
             found = [
-                copy.deepcopy(body)
+                _listed(resource, body)
                 for key, body in sorted(state.objects.items(), key=lambda item: item[0][1:])
                 if key.resource == resource and namespace in ("", key.namespace) and matches(body, selector)
             ]
@@ -134,52 +161,82 @@ def _holds(labels: Mapping[str, str], term: str) -> bool:
     return key in labels and (not equals or labels[key] == value)
 
 
+def _listed(resource: Resource, body: JsonObject) -> JsonObject:
+    """Return an object as a list shows it: in lists of the built-in kinds it does not say what it is."""
+    hidden = ("apiVersion", "kind") if built_in(resource) else ()
+    return {key: copy.deepcopy(value) for key, value in body.items() if key not in hidden}
+
+
+def built_in(resource: Resource) -> bool:
+    """Whether a kind is the API server's own, and not defined by a CRD."""
+    return "." not in resource.group or resource.group.endswith(".k8s.io")
+
+
 def _watch(state: State, request: Watch) -> Changes:
-    since = int(request.resource_version)
-    if since < state.compacted:
-        raise ExpiredError(f"too old resource version: {since}", status=410)
-    for version, key, body, deleted in state.log:
-        wanted = key.resource == request.resource and request.namespace in ("", key.namespace)
-        if version > since and wanted and request.name in ("", key.name) and matches(body, request.selector):
-            return Changes(((copy.deepcopy(body), deleted),), request.seconds)
+    for body, deleted, _ in state.events(request):
+        return Changes(((body, deleted),), request.seconds)
     return Changes((), 0.0)
 
 
 def _create(state: State, resource: Resource, body: JsonObject) -> tuple[State, JsonObject]:
     key = Key(resource, text(body, "metadata", "namespace") or "", str(text(body, "metadata", "name")))
+    stored = copy.deepcopy(body)
+    schemas.refuse_unknown(resource, stored)
+    if key.namespace and state.namespaces is not None and key.namespace not in state.namespaces:
+        raise NotFoundError(f"namespaces {key.namespace!r} not found", status=404)
+    stored.pop("status", None)
+    schemas.fill(resource, stored)
+    if resource == PODS:
+        stored["status"] = {"phase": "Pending"}
+    schemas.check(resource, stored, None)
     if key in state.objects:
         raise AlreadyExistsError(f"{resource} {key.name!r} already exists", status=409)
-    stored = copy.deepcopy(body)
-    stored.pop("status", None)
-    stored["metadata"].update(uid=f"uid-{state.version + 1}", generation=1, creationTimestamp="2026-01-01T00:00:00Z")
+    stored["metadata"].update(uid=f"uid-{state.version + 1}", creationTimestamp="2026-01-01T00:00:00Z")
+    if schemas.has_generation(resource):
+        stored["metadata"]["generation"] = 1
     state = state.store(key, stored)
     return state, copy.deepcopy(state.objects[key])
 
 
 def _update(state: State, resource: Resource, body: JsonObject, *, status: bool) -> tuple[State, JsonObject]:
     key = Key(resource, text(body, "metadata", "namespace") or "", str(text(body, "metadata", "name")))
+    if resource == LEASES and key not in state.objects:
+        # A PUT could create a Lease; one that names a UID then conflicts with there being none.
+        raise ConflictError(f"{resource} {key.name!r}: the precondition does not hold", status=409)
     before = state.get(key)
     for field_name in ("uid", "resourceVersion"):
         if text(body, "metadata", field_name) != text(before, "metadata", field_name):
             raise ConflictError(f"{resource} {key.name!r}: the object has been modified", status=409)
-    after = copy.deepcopy(before if status else body)
-    kept = body if status else before
-    after.pop("status", None)
-    if "status" in kept:
-        after["status"] = copy.deepcopy(kept["status"])
-    for field_name in ("generation", "deletionTimestamp", "creationTimestamp"):
-        after["metadata"].pop(field_name, None)
-        if field_name in before["metadata"]:
-            after["metadata"][field_name] = before["metadata"][field_name]
-    if after.get("spec") != before.get("spec"):
+    after = _merged(resource, before, copy.deepcopy(body), status)
+    schemas.fill(resource, after)
+    schemas.check(resource, after, before)
+    if after.get("spec") != before.get("spec") and schemas.has_generation(resource):
         after["metadata"]["generation"] = before["metadata"].get("generation", 1) + 1
     if after == before:
         return state, copy.deepcopy(before)  # the API server stores nothing, and the version stays
+    metadata = after["metadata"]
+    if metadata.get("deletionTimestamp") and not (
+        metadata.get("finalizers") or metadata.get("deletionGracePeriodSeconds")
+    ):
+        # Not stored, but removed at once: watches see the end alone, and the answer is what was sent.
+        return state.remove(key), after
     state = state.store(key, after)
-    stored = copy.deepcopy(state.objects[key])
-    if after["metadata"].get("deletionTimestamp") and not after["metadata"].get("finalizers"):
-        state = state.remove(key)
-    return state, stored
+    return state, copy.deepcopy(state.objects[key])
+
+
+def _merged(resource: Resource, before: JsonObject, sent: JsonObject, status: bool) -> JsonObject:
+    """Return what a PUT would store: the status, or all but the status, and never what the server alone sets."""
+    after, other = (copy.deepcopy(before), sent) if status else (sent, copy.deepcopy(before))
+    if status and built_in(resource):
+        after["metadata"] = sent["metadata"]  # of these kinds it may be changed beside the status, too
+    after.pop("status", None)
+    if "status" in other:
+        after["status"] = other["status"]
+    for field_name in ("generation", "deletionTimestamp", "deletionGracePeriodSeconds", "creationTimestamp"):
+        after["metadata"].pop(field_name, None)
+        if field_name in before["metadata"]:
+            after["metadata"][field_name] = before["metadata"][field_name]
+    return after
 
 
 def _delete(state: State, request: Delete) -> State:
@@ -187,13 +244,21 @@ def _delete(state: State, request: Delete) -> State:
     metadata = state.get(key)["metadata"]
     if (metadata["uid"], metadata["resourceVersion"]) != (request.uid, request.resource_version):
         raise ConflictError(f"{request.resource} {request.name!r}: the precondition does not hold", status=409)
-    if not metadata.get("finalizers"):
+    grace = 30 if request.resource == PODS and _has_a_kubelet(state.objects[key]) else 0
+    if not metadata.get("finalizers") and request.resource != PODS:
         return state.remove(key)
-    if metadata.get("deletionTimestamp"):
-        return state
-    doomed = copy.deepcopy(state.objects[key])
-    doomed["metadata"]["deletionTimestamp"] = "2026-01-01T00:30:00Z"
-    return state.store(key, doomed)
+    if not metadata.get("deletionTimestamp") or grace < metadata["deletionGracePeriodSeconds"]:
+        doomed = copy.deepcopy(state.objects[key])
+        doomed["metadata"].update(deletionTimestamp="2026-01-01T00:30:00Z", deletionGracePeriodSeconds=grace)
+        if schemas.has_generation(request.resource):
+            doomed["metadata"]["generation"] = metadata.get("generation", 1) + 1
+        state = state.store(key, doomed)
+    return state if metadata.get("finalizers") or grace else state.remove(key)
+
+
+def _has_a_kubelet(pod: JsonObject) -> bool:
+    """Whether a pod's deletion waits for a node to say that its containers have ended."""
+    return bool(dig(pod, "spec", "nodeName")) and dig(pod, "status", "phase") not in ("Succeeded", "Failed")
 
 
 class Crash(BaseException):

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import copy
 from collections.abc import AsyncGenerator
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from dispatch_gates.cluster import drive
 from dispatch_gates.contract.objects import JsonObject
 from dispatch_gates.requests import List, Listing, Operation, Request, Watch
-from model.apiserver import ApiServer, matches
+from model.apiserver import ApiServer
 
 T = TypeVar("T")
 _REQUEST_SECONDS = 0.01
@@ -46,8 +46,6 @@ class ModelDriver:
         end, version = loop.time() + request.seconds, int(request.resource_version)
         while loop.time() < end:
             await asyncio.sleep(_LOOK_SECONDS)
-            for change in [change for change in self._server.state.log if change.version > version]:
-                version = change.version
-                here = request.namespace in ("", change.key.namespace) and request.name in ("", change.key.name)
-                if change.key.resource == request.resource and here and matches(change.body, request.selector):
-                    yield copy.deepcopy(change.body), change.deleted
+            for body, deleted, at in self._server.state.events(replace(request, resource_version=str(version))):
+                version = at
+                yield body, deleted

@@ -7,7 +7,7 @@ import json
 import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +28,7 @@ from dispatch_gates.requests import (
     Request,
     Watch,
 )
-from model.apiserver import KINDS, ApiServer, Change, matches
+from model.apiserver import KINDS, ApiServer
 
 Answer = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -149,19 +149,12 @@ class Front:
         end = loop.time() + asked.seconds
         while loop.time() < end:
             self.server.idle(asked)
-            for change in [change for change in self.server.state.log if change.version > version]:
-                version = change.version
-                if _fits(change, asked):
-                    event = {"type": "DELETED" if change.deleted else "MODIFIED", "object": change.body}
-                    await response.write(json.dumps(event).encode() + b"\n")
+            for body, deleted, at in self.server.state.events(replace(asked, resource_version=str(version))):
+                version = at
+                event = {"type": "DELETED" if deleted else "MODIFIED", "object": body}
+                await response.write(json.dumps(event).encode() + b"\n")
             await asyncio.sleep(0.01)
         return response
-
-
-def _fits(change: Change, asked: Watch) -> bool:
-    key = change.key
-    here = key.resource == asked.resource and asked.namespace in ("", key.namespace)
-    return here and asked.name in ("", key.name) and matches(change.body, asked.selector)
 
 
 def _parsed(request: web.Request, raw: bytes) -> Request:

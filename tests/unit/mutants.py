@@ -13,7 +13,7 @@ from pathlib import Path
 from types import CodeType, ModuleType
 from typing import ClassVar
 
-_FRESH = ("dispatch_gates", "dispatch_admission", "explorer", "model", "unit")
+_FRESH = ("dispatch_gates", "dispatch_admission", "explorer", "faithful", "model", "unit")
 """What is imported anew around a mutant, so that everything sees it: the product, and the tests' own code."""
 
 

@@ -636,7 +636,7 @@ def test_create_conflict_and_delete_over_http() -> None:
         stored = await perform(Create(TRAINJOBS, objects.trainjob()))
         with pytest.raises(AlreadyExistsError):
             await perform(Create(TRAINJOBS, objects.trainjob()))
-        changed = await perform(Replace(TRAINJOBS, stored | {"spec": {"suspend": False}}))
+        changed = await perform(Replace(TRAINJOBS, stored | {"spec": stored["spec"] | {"suspend": False}}))
         with pytest.raises(ConflictError):
             await perform(Replace(TRAINJOBS, stored))
         metadata = changed["metadata"]

@@ -1,0 +1,34 @@
+"""What a person types: `python -m faithful requests` in tests/."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+
+import click
+
+from faithful.bare import bare_cluster
+from faithful.play import play_seeds
+
+
+@click.group()
+def main() -> None:
+    """Check the models of the tests against the real thing."""
+
+
+@main.command()
+@click.option("--sequences", default=3000, show_default=True, help="How many sequences of requests.")
+@click.option("--seed", default=0, show_default=True, help="The first one; the others follow it.")
+def requests(sequences: int, seed: int) -> None:
+    """Ask the model API server and the real one the same, in random sequences."""
+    began = time.monotonic()
+    with bare_cluster(f"test-requests-{os.getpid()}") as target:
+        reports = asyncio.run(play_seeds(target, range(seed, seed + sequences)))
+    click.echo(f"{sequences} sequences compared, {len(reports)} differ ({time.monotonic() - began:.0f} s)")
+    if reports:
+        raise click.ClickException("\n".join(reports))
+
+
+if __name__ == "__main__":
+    main()
