@@ -290,7 +290,10 @@ _table(
         ),
         "JobSet behind": ({"trainjob": objects.trainjob(2)}, (Reason.TRAINER_BEHIND, "A=1", "A=2")),
         "JobSet ahead": ({"jobset": objects.jobset(2)}, (Reason.TRAINER_BEHIND,)),
-        "patch stripped, JobSet not yet": ({"trainjob": objects.trainjob(patches=[])}, (Reason.TRAINER_BEHIND,)),
+        "patch stripped, which no Job shows": (
+            {"trainjob": objects.trainjob(patches=[]), "jobs": [objects.job(None)]},
+            (Reason.COUNT_UNREADABLE, "was it started"),
+        ),
     },
 )
 
@@ -360,6 +363,10 @@ _table(
         "the patch was stripped, a Job still carries A": (
             {"trainjob": objects.trainjob(patches=[objects.KUEUE_PATCH]), "jobset": objects.jobset(None)},
             (),
+        ),
+        "the patch was stripped, which Trainer cannot carry to the JobSet": (
+            {"trainjob": objects.trainjob(patches=[objects.KUEUE_PATCH])},
+            (2,),
         ),
         "another gate's annotation is the empty string": ({"trainjob": objects.trainjob(gates="")}, ()),
         "others' checks in any state": (

@@ -56,7 +56,10 @@ def next_count(job: TrainJob, evidence: Evidence) -> int | NotYet:
     for carrier in (job.count, jobset.count, *(batch.count for batch in evidence.jobs)):
         if isinstance(carrier, Unreadable):
             return NotYet(Reason.COUNT_UNREADABLE, f"the admission count cannot be read: {carrier.seen}")
-    if jobset.count != job.count:
+    # A patch that was stripped cannot be carried: Trainer's apply would leave the pod template's metadata null, and
+    # the API server refuses that for ever (seen with Trainer 2.3). The next raise mends it, and is waited for.
+    stripped = job.count is None and isinstance(jobset.count, int)
+    if jobset.count != job.count and not stripped:
         return NotYet(Reason.TRAINER_BEHIND, f"JobSet {jobset.meta.name} has A={jobset.count}, TrainJob A={job.count}")
     # A patch that was stripped is written again only where a Job shows that there was one.
     if job.count is None and not any(isinstance(batch.count, int) for batch in evidence.jobs):
