@@ -40,6 +40,10 @@ test: lint programs ## All tests, one run of each kind, from unit to real cluste
 	@echo "== tests"
 	@$(BIN)/python -m pytest
 
+.PHONY: soak
+soak: programs ## Hundreds of runs of the readmission gate on a real cluster (ARGS='--count 240 --seed 1'; --help)
+	@$(BIN)/python -m readmission.soak $(ARGS)
+
 .PHONY: programs
 programs: $(READY) ## Build what the local cluster runs (30 min when nothing is cached)
 	@echo "== programs of the local cluster"

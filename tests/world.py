@@ -13,11 +13,12 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -26,6 +27,7 @@ from typing import Any, Self, TypeVar
 import yaml
 from ulid import ULID
 
+from dispatch_gates.audit import Timeline, read
 from dispatch_gates.cluster import Target, run
 from dispatch_gates.contract import names
 from dispatch_gates.contract.identity import Identity
@@ -37,6 +39,7 @@ from dispatch_gates.operations.opening import open_job
 from dispatch_gates.operations.start import start
 from dispatch_gates.operations.stop import stop
 from dispatch_gates.requests import (
+    AlreadyExistsError,
     ConflictError,
     Create,
     Delete,
@@ -57,6 +60,8 @@ T = TypeVar("T")
 WAIT_SECONDS = 300.0
 """How long a condition may take; usually a second or two."""
 LEASE_SECONDS = 3.0
+KEEPER_SECONDS = 0.5
+"""How often a `Deployment` looks whether its process has ended."""
 FLAVORS = Resource("kueue.x-k8s.io", "v1beta2", "resourceflavors", "ResourceFlavor")
 PRIORITIES = Resource("kueue.x-k8s.io", "v1beta2", "workloadpriorityclasses", "WorkloadPriorityClass")
 CLUSTER_ROLES = Resource("rbac.authorization.k8s.io", "v1", "clusterroles", "ClusterRole")
@@ -71,15 +76,19 @@ CONFIG_MAPS = Resource("", "v1", "configmaps", "ConfigMap")
 SERVICE_ACCOUNTS = Resource("", "v1", "serviceaccounts", "ServiceAccount")
 
 
-def until(what: str, condition: Callable[[], T | None], seconds: float = WAIT_SECONDS) -> T:
-    """Wait until `condition` returns something true, and return it; fail with what was waited for."""
-    end = time.monotonic() + seconds
+def until(what: str, condition: Callable[[], T | None], seconds: float = WAIT_SECONDS, *, pause: float = 0.05) -> T:
+    """Wait until `condition` returns something true, and return it; fail with what was waited for.
+
+    It is asked every `pause` seconds at first.
+    """
+    end, longest = time.monotonic() + seconds, max(pause, 0.3)
     while True:
         found = condition()
         if found:
             return found
         assert time.monotonic() < end, f"waited {seconds:g} s for {what}; last seen: {found!r}"
-        time.sleep(0.05)
+        time.sleep(pause)
+        pause = min(pause * 1.2, longest)  # what takes longer is asked for less often
 
 
 def count_of(pod: JsonObject) -> int:
@@ -95,6 +104,8 @@ class World:
     namespace: str = field(default_factory=lambda: f"t-{secrets.token_hex(4)}")
     pods: int = 1
     checks: tuple[str, ...] = (names.ADMISSION_CHECK,)
+    ours: str = names.ADMISSION_CHECK
+    """The check that stands for dispatch's. One of another name is not served by any controller process."""
     _executions: dict[str, list[int]] = field(default_factory=dict)
 
     @property
@@ -148,12 +159,7 @@ class World:
         self.create(names.NAMESPACES, name, cluster_scoped=True)
         self.create(FLAVORS, name, cluster_scoped=True, spec={})
         for check in self.checks:
-            if self.get(names.ADMISSION_CHECKS, check, cluster_scoped=True) is None:
-                ours = check == names.ADMISSION_CHECK
-                controller = names.CONTROLLER_NAME if ours else "dispatch.local/tests"
-                self.create(names.ADMISSION_CHECKS, check, cluster_scoped=True, spec={"controllerName": controller})
-            if check != names.ADMISSION_CHECK:
-                self.activate(check)
+            self.make_check(check)
         quotas = [{"name": "cpu", "nominalQuota": "100"}, {"name": "pods", "nominalQuota": str(self.pods)}]
         self.create(
             names.CLUSTER_QUEUES,
@@ -175,15 +181,23 @@ class World:
         self.create(names.TRAINING_RUNTIMES, "kwok", **runtime())
         return self
 
+    def runtime(self, name: str, edit: Callable[[JsonObject], object]) -> None:
+        """Create a runtime like the one of `World`, its JobSet's spec edited."""
+        body = runtime()
+        edit(body["spec"]["template"]["spec"])
+        self.create(names.TRAINING_RUNTIMES, name, **body)
+
     @contextmanager
-    def only(self, resource: Resource, expression: str, *, subresource: str = "") -> Iterator[None]:
-        """Have the API server refuse updates in this namespace for which the CEL `expression` is not true.
+    def only(
+        self, resource: Resource, expression: str, *, subresource: str = "", operation: str = "UPDATE"
+    ) -> Iterator[None]:
+        """Have the API server refuse writes in this namespace for which the CEL `expression` is not true.
 
         This holds up one write of one controller, whose other work and webhooks go on.
         """
         path = f"{resource.plural}/{subresource}" if subresource else resource.plural
         rules = [
-            {"apiGroups": [resource.group], "apiVersions": ["*"], "operations": ["UPDATE"], "resources": [path]},
+            {"apiGroups": [resource.group], "apiVersions": ["*"], "operations": [operation], "resources": [path]},
             {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["configmaps"]},
         ]
         probes = 'object.kind == "ConfigMap" ? !object.metadata.name.startsWith("probe-") : '
@@ -212,6 +226,15 @@ class World:
             return True
         return False
 
+    def make_check(self, check: str) -> None:
+        """Create an AdmissionCheck where there is none: dispatch's by its name, others served by tests, Active."""
+        if self.get(names.ADMISSION_CHECKS, check, cluster_scoped=True) is None:
+            controller = names.CONTROLLER_NAME if check == names.ADMISSION_CHECK else "dispatch.local/tests"
+            with suppress(AlreadyExistsError):  # by another test's thread
+                self.create(names.ADMISSION_CHECKS, check, cluster_scoped=True, spec={"controllerName": controller})
+        if check != names.ADMISSION_CHECK:
+            self.activate(check)
+
     def activate(self, check: str) -> None:
         """Play the controller of another check: set it Active."""
         condition = {
@@ -231,31 +254,34 @@ class World:
 
     # Jobs
 
-    def spec(self, identity: Identity | None = None, *, priority: str = "low") -> JobSpec:
-        """Return a request for a job of one pod on KWOK's nodes."""
+    def spec(
+        self, identity: Identity | None = None, *, priority: str = "low", runtime: str = "kwok", **trainer: Any
+    ) -> JobSpec:
+        """Return a request for a job of one pod on KWOK's nodes; `trainer` is added to the TrainJob's."""
         return JobSpec(
             identity=identity or Identity.of(str(ULID()), 1),
             namespace=self.namespace,
             queue="queue",
             spec={
-                "runtimeRef": {"kind": "TrainingRuntime", "name": "kwok"},
-                "trainer": {"numNodes": 1, "resourcesPerNode": {"requests": {"cpu": "1"}}},
+                "runtimeRef": {"kind": "TrainingRuntime", "name": runtime},
+                "trainer": {"numNodes": 1, "resourcesPerNode": {"requests": {"cpu": "1"}}, **trainer},
             },
             owner="tests/world",
             priority_class=priority,
         )
 
-    def start(self, *, priority: str = "low") -> TrainJob:
+    def start(self, asked: JobSpec | None = None, *, priority: str = "low") -> TrainJob:
         """Start a job, closed."""
-        return run(self.target, start(self.spec(priority=priority), workload_seconds=WAIT_SECONDS)).job
+        asked = asked or self.spec(priority=priority)
+        return run(self.target, start(asked, check=self.ours, workload_seconds=WAIT_SECONDS)).job
 
     def open(self, job: TrainJob) -> None:
         """Open a job."""
         run(self.target, open_job(self.namespace, job.meta.name, job.meta.uid))
 
-    def started_and_opened(self, *, priority: str = "low") -> TrainJob:
+    def started_and_opened(self, asked: JobSpec | None = None, *, priority: str = "low") -> TrainJob:
         """Start a job and open it."""
-        job = self.start(priority=priority)
+        job = self.start(asked, priority=priority)
         self.open(job)
         return job
 
@@ -280,8 +306,9 @@ class World:
         found = self.list(names.WORKLOADS, f"{names.JOB_UID}={job.meta.uid}")
         return found[0] if found else None
 
-    def check(self, job: TrainJob, name: str = names.ADMISSION_CHECK) -> JsonObject:
-        """Read an entry of the Workload's admission checks; empty where there is none."""
+    def check(self, job: TrainJob, name: str = "") -> JsonObject:
+        """Read an entry of the Workload's admission checks, ours by default; empty where there is none."""
+        name = name or self.ours
         entries = ((self.workload(job) or {}).get("status") or {}).get("admissionChecks") or []
         return next((entry for entry in entries if entry["name"] == name), {})
 
@@ -335,11 +362,103 @@ class World:
             names.PODS, pod["metadata"]["name"], lambda body: body["metadata"]["annotations"].pop(HOLD_ANNOTATION)
         )
 
+    def pod_ends(self, pod: JsonObject, phase: str) -> None:
+        """Have a pod's process end, as the kubelet would report it."""
+        self.linger(pod)  # from here on KWOK leaves it alone
+
+        def ended(body: JsonObject) -> None:
+            code = 0 if phase == "Succeeded" else 1
+            body["status"]["phase"] = phase
+            for container in body["status"].get("containerStatuses", []):
+                state = {"exitCode": code, "reason": "Completed" if code == 0 else "Error"}
+                container.update(ready=False, started=False, state={"terminated": state})
+            for condition in body["status"].get("conditions", []):
+                if condition["type"] in ("Ready", "ContainersReady"):
+                    condition.update(status="False", reason="PodCompleted")
+
+        self.change(names.PODS, pod["metadata"]["name"], ended, status=True)
+
     def set_active(self, job: TrainJob, active: bool) -> None:
         """Deactivate or activate a job's Workload, as people do."""
         workload = self.workload(job)
         assert workload is not None
         self.change(names.WORKLOADS, workload["metadata"]["name"], lambda body: body["spec"].update(active=active))
+
+    # What people and other controllers do to queues
+
+    def evict(self, job: TrainJob) -> None:
+        """Deactivate the job's Workload, wait until its quota is given back, and activate it again."""
+        self.set_active(job, False)
+        until("the quota to be given back", lambda: self.condition(job, "QuotaReserved") == "False")
+        self.set_active(job, True)
+
+    def waits(self, job: TrainJob, reason: str) -> str:
+        """Wait until the check waits for this reason, and return its message."""
+        return until(
+            f"the check to wait for {reason}",
+            lambda: found if (found := str(self.check(job).get("message", ""))).startswith(f"{reason}: ") else None,
+        )
+
+    def queue(self, edit: Callable[[JsonObject], object]) -> None:
+        """Edit the spec of the ClusterQueue."""
+
+        def edited(body: JsonObject) -> None:
+            edit(body["spec"])
+
+        self.change(names.CLUSTER_QUEUES, self.namespace, edited, cluster_scoped=True)
+
+    def list_checks(self, *checks: str) -> None:
+        """Set which checks the ClusterQueue names."""
+        listed = [{"name": check} for check in checks]
+
+        def edit(spec: JsonObject) -> None:
+            spec.pop("admissionChecksStrategy", None)
+            if listed:
+                spec["admissionChecksStrategy"] = {"admissionChecks": listed}
+
+        self.queue(edit)
+
+    def set_check(self, job: TrainJob, check: str, state: str) -> None:
+        """Play the controller of another check."""
+        until(f"the check {check} to be listed", lambda: self.check(job, check))
+        workload = self.workload(job)
+        assert workload is not None
+
+        def edit(body: JsonObject) -> None:
+            for entry in body["status"]["admissionChecks"]:
+                if entry["name"] == check:
+                    entry.update(state=state, message="played by a test", lastTransitionTime="2026-01-01T00:00:00Z")
+
+        self.change(names.WORKLOADS, workload["metadata"]["name"], edit, status=True)
+
+    def give_room(self, pods: int) -> None:
+        """Set how many pods the ClusterQueue lets run at a time."""
+
+        def edit(spec: JsonObject) -> None:
+            for resource in spec["resourceGroups"][0]["flavors"][0]["resources"]:
+                if resource["name"] == "pods":
+                    resource["nominalQuota"] = str(pods)
+
+        self.queue(edit)
+
+    # What the audit log says
+
+    def timeline(self) -> Timeline:
+        """What the audit log says about this namespace, by a judge that shares no code with the rules."""
+        return read([self.cluster.audit_log], checks=[self.ours], namespaces=[self.namespace])
+
+    def violations(self) -> tuple[str, ...]:
+        """Every promise that was broken for a job of this namespace."""
+        return tuple(str(violation) for violation in self.timeline().violations())
+
+    def judged(self, job: TrainJob) -> tuple[int, ...]:
+        """Return the A of each execution that the audit log shows; fail on any violation, or where A does not rise."""
+        timeline = self.timeline()
+        assert not timeline.violations(), list(map(str, timeline.violations()))
+        assert not timeline.gaps(), timeline.gaps()
+        executions = [count for count, _ in timeline.jobs[f"{self.namespace}/{job.meta.name}"].resumes if count]
+        assert executions == sorted(set(executions))
+        return tuple(executions)
 
 
 def _delete(resource: Resource, metadata: dict[str, str]) -> Operation[None]:
@@ -361,6 +480,21 @@ def runtime() -> dict[str, Any]:
         "metadata": {"labels": {"trainer.kubeflow.org/framework": "torch"}},
         "spec": {"mlPolicy": {"numNodes": 1}, "template": {"spec": {"replicatedJobs": replicated}}},
     }
+
+
+def initializer(jobset: JsonObject) -> None:
+    """Edit a runtime: give it a dataset initializer, which `node` waits for."""
+    first = copy.deepcopy(jobset["replicatedJobs"][0])
+    first["name"] = "dataset-initializer"
+    first["template"]["metadata"]["labels"]["trainer.kubeflow.org/trainjob-ancestor-step"] = "dataset-initializer"
+    pod = first["template"]["spec"]["template"]["spec"]
+    pod["containers"][0] |= {
+        "name": "dataset-initializer",
+        "volumeMounts": [{"name": "initializer", "mountPath": "/workspace"}],
+    }
+    pod["volumes"] = [{"name": "initializer", "emptyDir": {}}]
+    jobset["replicatedJobs"][0]["dependsOn"] = [{"name": "dataset-initializer", "status": "Complete"}]
+    jobset["replicatedJobs"].insert(0, first)
 
 
 class ControllerProcess:
@@ -408,6 +542,11 @@ class ControllerProcess:
             self._process.wait(WAIT_SECONDS)
         if kind is not None:
             print(self.log.read_text()[-20000:])
+
+    @property
+    def alive(self) -> bool:
+        """Whether the process has not ended."""
+        return self._process is not None and self._process.poll() is None
 
     @property
     def log(self) -> Path:
@@ -474,6 +613,69 @@ class ControllerProcess:
                 role = {"apiGroup": group, "kind": kind, "name": name}
                 world.create(resource, name, cluster_scoped=scoped, roleRef=role, subjects=[subject])
         return write_kubeconfig(self._folder / "kubeconfig", world, token_of(world, name))
+
+
+class Deployment:
+    """One controller process, started again whenever it ended, as a Deployment would. May be entered again.
+
+    Without its Lease a controller ends: on a machine that is busy enough, or whose API server starts again.
+    """
+
+    def __init__(
+        self, world: World, folder: Path, lease: str = "tests", *, mutations: Iterable[tuple[str, str, str]] = ()
+    ) -> None:
+        self._world = world
+        self._folder = folder
+        self._lease = lease
+        self._mutations = tuple(mutations)
+        self._process: ControllerProcess | None = None
+        self._turn = threading.Lock()
+        self._ending = threading.Event()
+        self._keeper = threading.Thread()
+
+    def __enter__(self) -> Self:
+        self._start()
+        self._ending.clear()
+        self._keeper = threading.Thread(target=self._keep, name=f"keeper of {self._lease}", daemon=True)
+        self._keeper.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._ending.set()
+        self._keeper.join()
+        if self._process is not None:
+            self._process.__exit__(kind, value, trace)
+
+    @contextmanager
+    def away(self) -> Iterator[None]:
+        """Kill -9, and start anew at the end."""
+        with self._turn:
+            if self._process is not None:
+                self._process.kill()
+            try:
+                yield
+            finally:
+                self._start()
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send a signal, if it runs."""
+        with self._turn:
+            if self._process is not None and self._process.alive:
+                self._process.signal(number)
+
+    def _start(self) -> None:
+        process = ControllerProcess(self._world, self._folder, lease=self._lease, mutations=self._mutations)
+        self._process = process.__enter__()
+
+    def _keep(self) -> None:
+        while not self._ending.wait(KEEPER_SECONDS):
+            with self._turn:
+                if self._process is not None and not self._process.alive:
+                    # While the API server is away it ends again: the next look tries once more.
+                    with suppress(Exception):
+                        self._start()
 
 
 def token_of(world: World, account: str) -> str:

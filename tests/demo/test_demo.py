@@ -23,8 +23,7 @@ from pathlib import Path
 
 import pytest
 
-import judge
-from audit_log import Moment
+from dispatch_gates.audit import Job, Moment, Timeline, read
 from dispatch_local.demo.stage import NAMESPACE, Stage
 
 NAME = "demo-test"
@@ -58,7 +57,7 @@ class Played:
 
     output: str
     code: int
-    timeline: judge.Timeline
+    timeline: Timeline
     records: dict[str, datetime]
 
 
@@ -88,11 +87,11 @@ def played(stage: Stage) -> Played:
         watcher.join()
     print(output)
     assert process.returncode == 0, output
-    return Played(output, process.returncode, judge.read(stage.cluster.audit_log), records.seen)
+    return Played(output, process.returncode, read([stage.cluster.audit_log]), records.seen)
 
 
 @pytest.fixture
-def jobs(played: Played) -> list[judge.Job]:
+def jobs(played: Played) -> list[Job]:
     """Return the jobs of the demo, the one with the most executions first; probes of preflight are not jobs."""
     found = [
         job
@@ -126,7 +125,7 @@ def test_the_judge_finds_nothing(played: Played) -> None:
     assert played.timeline.violations() == []
 
 
-def test_one_job_ran_twice_and_the_other_once(jobs: list[judge.Job]) -> None:
+def test_one_job_ran_twice_and_the_other_once(jobs: list[Job]) -> None:
     """A is higher each time: 1 and 2, unless a raise lost a race and was not used."""
     counts = [[a for a, _ in job.resumes] for job in jobs]
     assert [len(each) for each in counts] == [2, 1]
@@ -136,7 +135,7 @@ def test_one_job_ran_twice_and_the_other_once(jobs: list[judge.Job]) -> None:
 
 
 def test_each_job_was_created_closed_before_it_was_recorded_and_recorded_before_it_was_opened(
-    jobs: list[judge.Job], played: Played
+    jobs: list[Job], played: Played
 ) -> None:
     for job in jobs:
         assert job.created_closed
@@ -144,7 +143,7 @@ def test_each_job_was_created_closed_before_it_was_recorded_and_recorded_before_
         assert time_of(job.created) < recorded < time_of(job.opened)
 
 
-def test_no_pod_before_open_and_each_count_before_its_pod(jobs: list[judge.Job]) -> None:
+def test_no_pod_before_open_and_each_count_before_its_pod(jobs: list[Job]) -> None:
     for job in jobs:
         assert job.opened is not None
         assert all(pod.created > job.opened for pod in job.pods.values())
@@ -155,7 +154,7 @@ def test_no_pod_before_open_and_each_count_before_its_pod(jobs: list[judge.Job])
             assert all(raised < pod.created for pod in job.pods_of(a))
 
 
-def test_the_old_pod_was_over_before_the_count_was_raised_again(jobs: list[judge.Job]) -> None:
+def test_the_old_pod_was_over_before_the_count_was_raised_again(jobs: list[Job]) -> None:
     twice = jobs[0]
     first, second = (a for a, _ in twice.resumes)
     assert first is not None

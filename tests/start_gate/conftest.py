@@ -9,7 +9,7 @@ import pytest
 
 from dispatch_local.cluster import Cluster
 from start_gate.site import Site
-from world import ControllerProcess
+from world import Deployment
 
 
 @pytest.fixture(scope="session")
@@ -17,7 +17,7 @@ def site(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator
     """Return a namespace for both modes, with the controller at work; the audit log judges it at the end."""
     site = Site(cluster)
     site.make()
-    with ControllerProcess(site, tmp_path_factory.mktemp("start-gate"), lease="start-gate"):
+    with Deployment(site, tmp_path_factory.mktemp("start-gate"), "start-gate"):
         yield site
     site.assert_kept()
     site.discard()

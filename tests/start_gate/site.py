@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import copy
-import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any
 
 from ulid import ULID
 
-import judge
 from dispatch_gates.cluster import run
 from dispatch_gates.contract import names
 from dispatch_gates.contract.identity import Identity
@@ -26,7 +22,7 @@ from dispatch_gates.operations.start import Started, start
 from dispatch_gates.operations.status import JobState, Status, status
 from dispatch_gates.operations.stop import stop
 from dispatch_gates.requests import Create, Delete, Operation, find, write
-from world import WAIT_SECONDS, World, runtime, until
+from world import WAIT_SECONDS, World, until
 
 CONFIG_MAPS = Resource("", "v1", "configmaps", "ConfigMap")
 OWNER = "tests/start-gate"
@@ -56,12 +52,6 @@ class Site(World):
             yield Delete(names.NAMESPACES, "", metadata["name"], metadata["uid"], metadata["resourceVersion"])
 
         run(self.target, delete())
-
-    def runtime(self, name: str, edit: Callable[[JsonObject], object]) -> None:
-        """Create a runtime like the one of `World`, its JobSet's spec edited."""
-        body = runtime()
-        edit(body["spec"]["template"]["spec"])
-        self.create(names.TRAINING_RUNTIMES, name, **body)
 
     # The adapter's operations
 
@@ -181,39 +171,11 @@ class Site(World):
         """Wait until JobSet has made the Jobs, so that Open finds them."""
         until("its Jobs", lambda: self.list(names.JOBS, f"{names.JOBSET_NAME}={job.meta.name}"))
 
-    def pod_ends(self, pod: JsonObject, phase: str) -> None:
-        """Have a pod's process end, as the kubelet would report it."""
-        self.linger(pod)  # from here on KWOK leaves it alone
-
-        def ended(body: JsonObject) -> None:
-            code = 0 if phase == "Succeeded" else 1
-            body["status"]["phase"] = phase
-            for container in body["status"].get("containerStatuses", []):
-                state = {"exitCode": code, "reason": "Completed" if code == 0 else "Error"}
-                container.update(ready=False, started=False, state={"terminated": state})
-            for condition in body["status"].get("conditions", []):
-                if condition["type"] in ("Ready", "ContainersReady"):
-                    condition.update(status="False", reason="PodCompleted")
-
-        self.change(names.PODS, pod["metadata"]["name"], ended, status=True)
-
-    # What the audit log says
+    # What the audit log must say
 
     def expect_executions(self, job: TrainJob, number: int) -> None:
         """Say how many executions the job must have had, each with a higher A, by one or, after a lost race, more."""
         self.expected_executions[job.meta.name] = number
-
-    def timeline(self) -> judge.Timeline:
-        """What the audit log says about this namespace; to read all of a long run's log takes many seconds."""
-        with self.cluster.audit_log.open("rb") as log, tempfile.NamedTemporaryFile(suffix=".log") as mine:
-            here = self.namespace.encode()
-            mine.writelines(line for line in log if here in line)
-            mine.flush()
-            return judge.read(Path(mine.name))
-
-    def violations(self) -> list[str]:
-        """Every promise that was broken for a job of this namespace."""
-        return [line for line in self.timeline().violations() if self.namespace in line]
 
     def jobs_with_pods(self) -> set[str]:
         """Return the jobs of this namespace that ever had a pod."""
@@ -222,8 +184,7 @@ class Site(World):
     def assert_kept(self) -> None:
         """Assert that the audit log shows no broken promise in this namespace, and A as expected."""
         timeline = self.timeline()
-        wrong = [line for line in timeline.violations() if self.namespace in line]
-        assert not wrong, wrong
+        assert not timeline.violations(), list(map(str, timeline.violations()))
         jobs = {name: timeline.jobs[f"{self.namespace}/{name}"] for name in self.expected_executions}
         executions = {name: [count for count, _ in job.resumes if count] for name, job in jobs.items()}
         unexpected = {
@@ -232,18 +193,3 @@ class Site(World):
             if len(found) != self.expected_executions[name] or found != sorted(set(found))
         }
         assert not unexpected, unexpected
-
-
-def initializer(jobset: JsonObject) -> None:
-    """Edit a runtime: give it a dataset initializer, which `node` waits for."""
-    first = copy.deepcopy(jobset["replicatedJobs"][0])
-    first["name"] = "dataset-initializer"
-    first["template"]["metadata"]["labels"]["trainer.kubeflow.org/trainjob-ancestor-step"] = "dataset-initializer"
-    pod = first["template"]["spec"]["template"]["spec"]
-    pod["containers"][0] |= {
-        "name": "dataset-initializer",
-        "volumeMounts": [{"name": "initializer", "mountPath": "/workspace"}],
-    }
-    pod["volumes"] = [{"name": "initializer", "emptyDir": {}}]
-    jobset["replicatedJobs"][0]["dependsOn"] = [{"name": "dataset-initializer", "status": "Complete"}]
-    jobset["replicatedJobs"].insert(0, first)

@@ -19,9 +19,9 @@ from dispatch_gates.operations.errors import RefusedError
 from dispatch_gates.operations.status import JobState
 from dispatch_gates.requests import DeniedError, InvalidError
 from dispatch_local.cluster import Cluster
-from start_gate.site import Site, initializer
+from start_gate.site import Site
 from start_gate.webhook import Change, Webhook
-from world import until
+from world import initializer, until
 
 MODES = pytest.mark.parametrize("queue", ["queue", None], ids=["Kueue mode", "plain mode"])
 GATE = names.ADMISSION_GATED_BY
@@ -255,7 +255,7 @@ def test_a_local_queue_called_default(apart: Site) -> None:
     said = until("Start in plain mode to be refused", refused)
     assert f"metadata.labels[{names.QUEUE_NAME}]: sent None, found 'default'" in said
     assert apart.jobs_with_pods() == set()
-    assert apart.violations() == []
+    assert apart.violations() == ()
 
 
 # The Workload, as the proof of Kueue mode.

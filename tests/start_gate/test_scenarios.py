@@ -24,8 +24,8 @@ from dispatch_gates.operations.holding import hold
 from dispatch_gates.operations.opening import Opened, open_job
 from dispatch_gates.operations.tries import CONFLICTS
 from dispatch_gates.requests import ApiError, DeniedError, InvalidError, Operation, Replace, Request
-from start_gate.site import Site, initializer
-from world import until
+from start_gate.site import Site
+from world import initializer, until
 
 G = names.GATE
 

@@ -7,9 +7,12 @@ import os
 import shutil
 import signal
 import sys
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+
+import yaml
 
 from dispatch_local import build, control, host, node, parts, paths, programs, waiting
 from dispatch_local.errors import LocalError, NotUpError
@@ -218,6 +221,21 @@ class Cluster:
         url = parts.define(self._layout, addresses)[part].ready
         if url is not None:
             waiting.until(f"{part} ready", lambda: waiting.answers(url, self._layout.pki / "ca.crt"))
+
+    @contextmanager
+    def configured(self, manager: str, edit: Callable[[dict[str, Any]], object]) -> Iterator[None]:
+        """Have Kueue, JobSet or Trainer run with its configuration edited: it starts again now, and at the end."""
+        file = self._layout.configuration / f"{manager}.yaml"
+        before = file.read_text()
+        changed = yaml.safe_load(before)
+        edit(changed)
+        try:
+            file.write_text(yaml.safe_dump(changed, sort_keys=False))
+            self.restart(manager)
+            yield
+        finally:
+            file.write_text(before)
+            self.restart(manager)
 
     def _require_up(self) -> None:
         if not self.is_up():

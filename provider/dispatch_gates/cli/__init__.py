@@ -24,6 +24,7 @@ COMMANDS: Final = {
     "hold": ("actions:hold_command", "Keep a job from running until it is released."),
     "release": ("actions:release_command", "Take a hold away."),
     "stop": ("actions:stop_command", "Delete a job and wait until nothing of it is left."),
+    "audit": ("audit:command", "Look through API server audit logs for executions that broke a promise."),
     "completion": ("completion:command", "Print what completes commands and options in a shell."),
 }
 

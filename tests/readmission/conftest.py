@@ -1,0 +1,26 @@
+"""What the tests of the readmission gate share: a controller that is kept running for the length of a module."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from dispatch_local.cluster import Cluster
+from readmission.surroundings import Surroundings
+from world import Deployment, World
+
+
+@pytest.fixture
+def world(cluster: Cluster) -> World:
+    """A namespace of one test's own."""
+    return World(cluster).make()
+
+
+@pytest.fixture(scope="module")
+def surroundings(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Surroundings]:
+    """The cluster with the shipped controller. No module that starts controllers of its own may ask for it."""
+    folder = tmp_path_factory.mktemp("controllers")
+    world = World(cluster).make()
+    with Deployment(world, folder, "tests") as controllers:
+        yield Surroundings(cluster, controllers, Deployment(world, folder, "second"))
