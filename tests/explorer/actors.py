@@ -25,7 +25,7 @@ from dispatch_gates.operations.opening import open_job
 from dispatch_gates.operations.start import start
 from explorer import objects, rules
 from explorer.rules import JOB, JOBSET, PODS, TRAINJOB, WORKLOAD
-from explorer.values import TrainJobPart, WorkloadPart
+from explorer.values import TrainJobPart, Workload, WorkloadPart
 from model.objects import CHECK, NAME, TEAM
 from model.objects import WORKLOAD as WORKLOAD_NAME
 
@@ -58,14 +58,6 @@ class Reply(NamedTuple):
     stale: bool = False
 
 
-class Running(NamedTuple):
-    """An operation under way. `tainted`: a late act, which the assumption rules out, came after it had looked."""
-
-    operation: str
-    replies: tuple[Reply, ...] = ()
-    tainted: bool = False
-
-
 class Ask(NamedTuple):
     """What an operation asks next. `part`: on which part of the world; `version`: number of the reply it rests on."""
 
@@ -73,6 +65,26 @@ class Ask(NamedTuple):
     part: int = -1
     value: Any = None
     version: int = 0
+
+
+class Running(NamedTuple):
+    """An operation under way. `tainted`: a late act, which the assumption rules out, came after it had looked.
+
+    `last`: it ends with the write that it is about to send, whatever the answer. All that is then left to know is
+    that write and the reply that it rests on, which is the only one kept: many ways lead to the same last write.
+    """
+
+    operation: str
+    replies: tuple[Reply, ...] = ()
+    tainted: bool = False
+    last: Last | None = None
+
+
+class Last(NamedTuple):
+    """The write of a Workload's status with which an operation ends, and how it then ends."""
+
+    value: Workload
+    result: str
 
 
 class Ended(NamedTuple):
@@ -94,7 +106,11 @@ class Product:
 
     def ask(self, running: Running) -> Ask | Ended:
         """Return what the operation asks next, from the shipped generator; each list of replies is run once."""
-        replies = tuple(reply._replace(stale=False) for reply in running.replies)
+        if running.last is not None:
+            if len(running.replies) > 1:
+                return Ended(running.last.result)
+            return Ask("status", WORKLOAD, running.last.value, 1)
+        replies = tuple(reply._replace(stale=False) if reply.stale else reply for reply in running.replies)
         key = (running.operation, replies)
         if key not in self._asked:
             self._asked[key] = self._run(running.operation, replies)
@@ -198,7 +214,7 @@ class Product:
 def _said(value: Any) -> str:
     """Return in words how an operation ended."""
     if isinstance(value, Outcome):
-        return f"{value.result}: {value.detail}"
+        return f"{value.result}: {value.reason}" if value.reason else str(value.result)
     return type(value).__name__
 
 
@@ -245,7 +261,9 @@ class Actor:
         for operation in self.operations:
             begun, _ = self._settled(Running(operation))
             if begun is not None and self._asks(begun).part == number:
-                yield from self._steps(begun, number, part)
+                wanted = 0 if operation == "pass" else rules.FAULT
+                for outcome in self._steps(begun, number, part):
+                    yield outcome._replace(effects=outcome.effects | wanted)
 
     def crash(self, running: Running | None) -> Iterator[rules.Outcome]:
         """Crash: at each request, before it is sent or after it was answered."""
@@ -265,7 +283,8 @@ class Actor:
         if kinds:
             replies = tuple(reply._replace(stale=True) if reply.kind in kinds else reply for reply in replies)
         looked = effects & rules.LATE and any(reply.kind == "job" for reply in replies)
-        return self._settled(Running(running.operation, replies, running.tainted or bool(looked)))[0]
+        looked = looked or (effects & rules.LATE and running.last is not None)
+        return self._settled(running._replace(replies=replies, tainted=running.tainted or bool(looked)))[0]
 
     def _settled(self, running: Running) -> tuple[Running | None, str]:
         """Go on over what needs nothing of the world; None where the operation has ended, or can do nothing more.
@@ -281,16 +300,37 @@ class Actor:
             elif asked.verb == "pause":
                 running = self._after(running, Reply("done"))
             elif asked.verb in ("replace", "status", "delete") and running.replies[asked.version - 1].stale:
+                if running.last is not None:
+                    return None, ""
                 if any(reply.kind == "conflict" for reply in running.replies):
                     running = Running(running.operation)  # it begins anew, as it did at the first conflict
                 else:
                     running = self._after(running, Reply("conflict"))
             else:
-                return (None if self._powerless(running) else running), ""
+                return (None if self._powerless(running) else self._shortened(running, asked)), ""
+
+    def _shortened(self, running: Running, asked: Ask) -> Running:
+        """Forget what led to a last write."""
+        if (
+            running.operation != "pass"
+            or asked.verb != "status"
+            or running.last is not None
+            or asked.value == "nothing"
+        ):
+            return running
+        ends = [
+            self.product.ask(self._after(running, reply))
+            for reply in (Reply("workload", asked.value), Reply("conflict"))
+        ]
+        if any(not isinstance(end, Ended) or end.broken for end in ends):
+            return running
+        assert isinstance(ends[0], Ended)
+        base = running.replies[asked.version - 1]
+        return Running("pass", (base,), running.tainted, Last(asked.value, ends[0].result))
 
     def _powerless(self, running: Running) -> bool:
         """Whether a pass can write nothing any more: what it began with has changed. It is then as good as over."""
-        if running.operation != "pass" or self.product.rereads:
+        if running.operation != "pass" or running.last is not None or self.product.rereads:
             return False
         kinds = [reply.kind for reply in running.replies]
         assert kinds.count("workload") <= 1, "a pass reads its Workload once"
@@ -303,7 +343,7 @@ class Actor:
 
     def _after(self, running: Running, reply: Reply) -> Running:
         tainted = running.tainted and reply.kind != "job"
-        return Running(running.operation, (*running.replies, reply), tainted)
+        return running._replace(replies=(*running.replies, reply), tainted=tainted)
 
     def _steps(self, running: Running, number: int, part: Any) -> Iterator[rules.Outcome]:
         asked = self._asks(running)
@@ -362,7 +402,7 @@ class Actor:
             return
         stored: tuple[str, Any, int, Reply, str]
         if number == TRAINJOB:
-            stored = self._on_trainjob(operation, asked, part)
+            stored = self._on_trainjob(operation, asked, part, running.tainted)
         else:
             stored = self._on_workload(operation, asked, part, running.tainted)
         label, after, effects, reply, broken = stored
@@ -378,7 +418,9 @@ class Actor:
             yield self._go(f"{label}, and the reply is lost", written, Reply("no answer"), after, effects, broken)
             yield self._go(f"{label}: lost on the way", running, Reply("no answer"), part)
 
-    def _on_trainjob(self, operation: str, asked: Ask, part: TrainJobPart) -> tuple[str, TrainJobPart, int, Reply, str]:
+    def _on_trainjob(
+        self, operation: str, asked: Ask, part: TrainJobPart, tainted: bool
+    ) -> tuple[str, TrainJobPart, int, Reply, str]:
         before = part.job
         if asked.verb == "create":
             if before is not None:
@@ -406,7 +448,7 @@ class Actor:
         broken = "S3: A was lowered" if after.rank < before.rank else ""
         effects = rules.CHANGED_TRAINJOB
         if before.suspend and not after.suspend:
-            effects |= rules.READY
+            effects |= rules.READY | (rules.LATE if tainted else 0)
         return label, part.put(after), effects, Reply("trainjob", after), broken
 
     def _on_workload(

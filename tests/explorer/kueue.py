@@ -10,7 +10,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from explorer.rules import CHANGED_TRAINJOB, CHANGED_WORKLOAD, EVICTED, RESERVED, TRAINJOB, WORKLOAD, Outcome, Rule
+from explorer.rules import (
+    CHANGED_TRAINJOB,
+    CHANGED_WORKLOAD,
+    EVICTED,
+    FAULT,
+    RESERVED,
+    TRAINJOB,
+    WORKLOAD,
+    Outcome,
+    Rule,
+)
 from explorer.values import TrainJobPart, Workload, WorkloadPart
 
 
@@ -37,13 +47,14 @@ def workload_reconciler(part: WorkloadPart) -> Iterator[Outcome]:
     if not found.evicted and not found.finished and (found.reserved or not found.active):
         reset = found._replace(evicted=True)
         if found.check == "Ready":
-            reset = reset._replace(check="Pending", ahead=False, named=False)
-        yield _stored("evicts (first write: check reset, quota still reserved)", part, reset, EVICTED)
+            reset = reset._replace(check="Pending", ahead=False)
+        preempted = EVICTED | FAULT if found.active else 0
+        yield _stored("evicts (first write: check reset, quota still reserved)", part, reset, preempted)
     if found.reserved and not found.evicted and found.admitted is not True:
-        yield _stored("takes the reservation back without an eviction", part, found._replace(reserved=False))
+        yield _stored("takes the reservation back without an eviction", part, found._replace(reserved=False), FAULT)
     if found.admitted is True and found.check == "Ready" and not found.evicted:
-        again = found._replace(check="Pending", ahead=False, named=False)
-        yield _stored("lists the check anew beside the running job", part, again)
+        again = found._replace(check="Pending", ahead=False)
+        yield _stored("lists the check anew beside the running job", part, again, FAULT)
 
 
 def scheduler(part: WorkloadPart) -> Iterator[Outcome]:
@@ -55,7 +66,7 @@ def scheduler(part: WorkloadPart) -> Iterator[Outcome]:
         entry = part.picked if part.picked and found.check else found.check
         reserved = found._replace(reserved=True, evicted=False, check=entry)
         if entry != found.check:
-            reserved = reserved._replace(ahead=False, named=False)
+            reserved = reserved._replace(ahead=False)
         part = part._replace(picked=None)
         if entry == "Ready":
             yield _admitted("reserves quota and admits, in one write", part, reserved, RESERVED)

@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 
 from explorer import job_controller, jobset, kubelet, kueue, people, promises, trainer
 from explorer.actors import Actor, Product, shipped
-from explorer.rules import EVICTED, JOB, JOBSET, LATE, PODS, READY, RESERVED, TRAINJOB, WORKLOAD, Outcome, Rule
+from explorer.rules import EVICTED, JOB, JOBSET, LATE, NOTED, PODS, READY, RESERVED, TRAINJOB, WORKLOAD, Outcome, Rule
 from explorer.values import (
     JobPart,
     JobSetPart,
@@ -167,14 +167,17 @@ class Model:
                 *after[at : at + PARTS], tainted=bool(effects & LATE), assumed=self.scenario.assumed
             )
             if not found.possible:
+                # What the assumption rules out does not happen; for all else, the operation is as good as cut off.
+                lost = tuple(None if index == own else value for index, value in enumerate(state))
+                yield Step(actor, f"{outcome.label}{suffix}: ruled out by the assumption", self.canonical(lost))
                 return
             after[at + WORKLOAD], after[at + JOBSET], after[at + JOB] = found.workload, found.jobset, found.job
             broken = broken or found.broken
             effects &= ~LATE
-        if effects:
+        if effects & NOTED:
             for index, (_, other) in enumerate(self.actors, self.first_actor):
                 if index != own:
-                    after[index] = noted(other, after[index], at, effects)
+                    after[index] = noted(other, after[index], at, effects & NOTED)
         broken = broken or promises.closed(after[at + TRAINJOB], after[at + PODS])
         yield Step(actor, outcome.label + suffix, self.canonical(tuple(after)), self.judged(broken))
 

@@ -31,6 +31,8 @@ UID: Final = "uid-trainjob"
 _ADMITTED_AT: Final = "2026-01-01T00:00:10Z"
 _EARLIER: Final = "2026-01-01T00:00:08Z"
 _LATER: Final = "2026-01-01T00:00:12Z"
+_SAID: Final = "as it was said before"
+"""The message of our entry. The model knows no messages: a reason to wait always looks new, and is written."""
 _COUNT: Final = re.compile(r"0|[1-9][0-9]*")
 
 
@@ -117,9 +119,8 @@ def workload(found: Workload, version: int) -> JsonObject:
             said[kind] = True
     checks = []
     if found.check:
-        message = "StillRunning: as it was said before" if found.named else ""
         time = _LATER if found.ahead else _EARLIER
-        checks = [objects.check_state(state=found.check, message=message, time=time)]
+        checks = [objects.check_state(state=found.check, message=_SAID, time=time)]
     body = objects.workload(
         said,
         checks=checks,
@@ -146,7 +147,7 @@ def read_workload_status(body: JsonObject, before: Workload, version: int) -> Wo
     if expected != body:
         raise ForeignWriteError("Workload status")
     ahead = before.admitted is not None and str(time) > _ADMITTED_AT
-    return before._replace(check=str(state), named=bool(message), ahead=ahead)
+    return before._replace(check=str(state), ahead=ahead)
 
 
 def read_workload(body: JsonObject, before: Workload, version: int) -> Workload:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from explorer.rules import CHANGED_TRAINJOB, CHANGED_WORKLOAD, TRAINJOB, WORKLOAD, Outcome, Rule
+from explorer.rules import CHANGED_TRAINJOB, CHANGED_WORKLOAD, FAULT, TRAINJOB, WORKLOAD, Outcome, Rule
 from explorer.values import TrainJobPart, WorkloadPart
 
 
@@ -17,20 +17,21 @@ def delete_workload(part: WorkloadPart) -> Iterator[Outcome]:
         yield Outcome("the Workload is gone", (part._replace(workload=None, picked=None),), CHANGED_WORKLOAD)
     else:
         after = part._replace(workload=found._replace(deleting=True))
-        yield Outcome("the Workload is deleted; its finalizer keeps it", (after,), CHANGED_WORKLOAD)
+        yield Outcome("the Workload is deleted; its finalizer keeps it", (after,), CHANGED_WORKLOAD | FAULT)
 
 
 def delete_job(part: TrainJobPart) -> Iterator[Outcome]:
     """Delete the TrainJob; its dependents keep it until they are gone."""
     if part.job is not None and not part.job.deleting:
-        yield Outcome("the TrainJob is deleted", (part.put(part.job._replace(deleting=True)),), CHANGED_TRAINJOB)
+        after = part.put(part.job._replace(deleting=True))
+        yield Outcome("the TrainJob is deleted", (after,), CHANGED_TRAINJOB | FAULT)
 
 
 def suspend(part: TrainJobPart) -> Iterator[Outcome]:
     """Suspend a running TrainJob by hand."""
     if part.job is not None and not part.job.suspend:
         after = part.put(part.job._replace(suspend=True))
-        yield Outcome("the TrainJob is suspended by hand", (after,), CHANGED_TRAINJOB)
+        yield Outcome("the TrainJob is suspended by hand", (after,), CHANGED_TRAINJOB | FAULT)
 
 
 DELETE_WORKLOAD = Rule("people", (WORKLOAD,), delete_workload)

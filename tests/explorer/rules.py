@@ -9,9 +9,12 @@ from typing import Any, NamedTuple
 TRAINJOB, WORKLOAD, JOBSET, JOB, PODS = range(5)
 """The parts of one job's world, in the order in which a state holds them."""
 
-CHANGED_TRAINJOB, CHANGED_WORKLOAD, LATE, READY, RESERVED, EVICTED = (1 << bit for bit in range(6))
+CHANGED_TRAINJOB, CHANGED_WORKLOAD, LATE, READY, RESERVED, EVICTED, FAULT = (1 << bit for bit in range(7))
 """Effects beside the parts: which versions operations under way can no longer write; a late act of the JobSet or Job
-controller; our check was set Ready; quota was taken; an eviction, which may be bounded."""
+controller; a job was let run; quota was taken; an eviction, which may be bounded; what a world without faults, and
+without people who change their minds, does not do."""
+NOTED = CHANGED_TRAINJOB | CHANGED_WORKLOAD | LATE
+"""The effects that operations under way notice."""
 
 
 class Outcome(NamedTuple):

@@ -10,25 +10,45 @@ is below 0.03 %.
 from __future__ import annotations
 
 import math
+import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Any, Final, TypeAlias
+from typing import Any, ClassVar, Final, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from explorer import promises
 from explorer.actors import Product
-from explorer.model import PARTS, Model, Scenario, State, Step, spent
-from explorer.rules import EVICTED, JOB, JOBSET, LATE, PODS, READY, RESERVED, TRAINJOB, WORKLOAD, Outcome, Rule
+from explorer.model import PARTS, Model, Scenario, State, spent
+from explorer.rules import (
+    EVICTED,
+    FAULT,
+    JOB,
+    JOBSET,
+    LATE,
+    NOTED,
+    PODS,
+    READY,
+    RESERVED,
+    TRAINJOB,
+    WORKLOAD,
+    Outcome,
+    Rule,
+)
 from explorer.values import dense, ranks, renamed
 
 Rows: TypeAlias = NDArray[np.int32]
 Keys: TypeAlias = NDArray[np.int64]
+Prints: TypeAlias = NDArray[np.uint64]
 _BITS: Final = 20
 """Bits of a key for one number; a table's key joins up to three of them."""
-CHUNK: Final = 1 << 16
+CHUNK: Final = 1 << 15
+WORKERS: Final = 2
+PROGRESS_SECONDS: Final = 10.0
 
 
 class Numbers:
@@ -58,54 +78,56 @@ class Numbers:
 
 
 class Table:
-    """Remembers what was worked out for a key: one row of numbers, or several rows where there are several outcomes."""
+    """Remembers what was worked out for a key: one row of numbers, or several rows where there are several outcomes.
+
+    Threads may look up at any time; one at a time works out what is not known yet.
+    """
+
+    _learning: ClassVar = threading.RLock()
 
     def __init__(self, compute: Callable[[int], Sequence[tuple[int, ...]]], width: int) -> None:
         self._compute = compute
-        self._keys = np.zeros(0, np.int64)
-        self._starts = np.zeros(0, np.int64)
-        self._counts = np.zeros(0, np.int64)
+        # Keys in order, and for each where its outcomes begin and how many there are; then all outcomes.
+        self._known = (np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0, np.int64))
         self._outcomes = np.zeros((0, width), np.int32)
 
-    def outcomes(self, keys: Keys) -> tuple[NDArray[np.int64], Rows]:
+    def outcomes(self, keys: Keys) -> tuple[Keys, Rows]:
         """Return all outcomes for some keys: the position of the key, and the outcome, for each."""
-        at = self._find(keys)
-        counts = self._counts[at]
+        starts, counts = self._find(keys)
         total = int(counts.sum())
         origin = np.repeat(np.arange(len(keys)), counts)
-        first = np.repeat(self._starts[at] - (np.cumsum(counts) - counts), counts)
+        first = np.repeat(starts - (np.cumsum(counts) - counts), counts)
         return origin, self._outcomes[first + np.arange(total)]
 
     def single(self, keys: Keys) -> Rows:
         """Return the one outcome for each key."""
-        if not len(keys):
-            return np.zeros((0, self._outcomes.shape[1]), np.int32)
-        at = self._find(keys)
-        return self._outcomes[self._starts[at]]
+        starts, _ = self._find(keys)
+        return self._outcomes[starts]
 
-    def _find(self, keys: Keys) -> NDArray[np.int64]:
-        at = np.searchsorted(self._keys, keys)
-        if len(self._keys):
-            missing = self._keys[np.minimum(at, len(self._keys) - 1)] != keys
-        else:
-            missing = np.ones(len(keys), bool)
+    def _find(self, keys: Keys) -> tuple[Keys, Keys]:
+        if not len(keys):
+            return keys, keys
+        known, starts, counts = self._known
+        at = np.searchsorted(known, keys)
+        missing = known[np.minimum(at, len(known) - 1)] != keys if len(known) else np.ones(len(keys), bool)
         if missing.any():
-            self._learn(np.unique(keys[missing]))
-            at = np.searchsorted(self._keys, keys)
-        return at
+            with self._learning:
+                self._learn(np.setdiff1d(keys[missing], self._known[0]))
+                known, starts, counts = self._known
+            at = np.searchsorted(known, keys)
+        return starts[at], counts[at]
 
     def _learn(self, keys: Keys) -> None:
         found = [self._compute(int(key)) for key in keys]
-        counts = np.array([len(outcomes) for outcomes in found], np.int64)
-        starts = len(self._outcomes) + np.cumsum(counts) - counts
         fresh = [outcome for outcomes in found for outcome in outcomes]
+        added = np.array([len(outcomes) for outcomes in found], np.int64)
+        begins = len(self._outcomes) + np.cumsum(added) - added
         if fresh:
             self._outcomes = np.concatenate([self._outcomes, np.array(fresh, np.int32)])
-        everything = np.concatenate([self._keys, keys])
-        order = np.argsort(everything, kind="stable")
-        self._keys = everything[order]
-        self._starts = np.concatenate([self._starts, starts])[order]
-        self._counts = np.concatenate([self._counts, counts])[order]
+        known, starts, counts = self._known
+        joint = np.concatenate([known, keys])
+        order = np.argsort(joint, kind="stable")
+        self._known = (joint[order], np.concatenate([starts, begins])[order], np.concatenate([counts, added])[order])
 
 
 def joined(*numbers: Any) -> Keys:
@@ -285,10 +307,12 @@ class Tables:
 
     # Steps of many states at once
 
-    def expand(self, rows: Rows) -> Iterator[Found]:
-        """Yield the successors of some states, rule by rule."""
+    def expand(self, rows: Rows, *, faults: bool = True) -> Iterator[Found]:
+        """Yield the successors of some states, rule by rule; without `faults` only those that no fault makes."""
         for job, columns, table in self._rules:
             origin, outcomes = table.outcomes(joined(*(rows[:, column] for column in columns)))
+            if not faults:
+                origin, outcomes = _faultless(origin, outcomes)
             if len(origin):
                 yield self._finished(rows, origin, columns, outcomes, job, None)
         wanted = {index: self._wanted[index].single(rows[:, index].astype(np.int64))[:, 0] for index in self._wanted}
@@ -296,9 +320,12 @@ class Tables:
             (asking,) = np.nonzero(wanted[index] >> column & 1)
             if len(asking):
                 origin, outcomes = table.outcomes(joined(rows[asking, index], rows[asking, column]))
+                if not faults:
+                    origin, outcomes = _faultless(origin, outcomes)
                 if len(origin):
                     yield self._finished(rows, asking[origin], (index, column), outcomes, job, index)
-        yield from self._crashes(rows)
+        if faults:
+            yield from self._crashes(rows)
 
     def _crashes(self, rows: Rows) -> Iterator[Found]:
         budget = self._budget.single(joined(rows[:, -1], 0))[:, 0]
@@ -361,13 +388,20 @@ class Tables:
             for offset, column in enumerate((WORKLOAD, JOBSET, JOB)):
                 after[ready, at + column] = approved[:, offset]
             broken[ready] = np.where(broken[ready] == 0, approved[:, 3], broken[ready])
-            keep[ready] &= approved[:, 4] != 0
-        late = np.where(effects & READY, effects & ~LATE, effects)
+            ruled_out = ready[approved[:, 4] == 0]
+        else:
+            ruled_out = ready
+        late = np.where(effects & READY, effects & ~LATE, effects) & NOTED
         (changing,) = np.nonzero(late)
         for index in self._noted:
             if index != own:
                 key = joined(after[changing, index], late[changing], job)
                 after[changing, index] = self._noted[index].single(key)[:, 0]
+        if len(ruled_out):
+            assert own is not None, "the environment lets no job run"
+            after[ruled_out] = rows[origin[ruled_out]]
+            after[ruled_out, own] = self.numbers[own].of(None)
+            broken[ruled_out] = 0
 
     def _holds(self, workloads: Rows) -> NDArray[np.int32]:
         values = self.numbers[WORKLOAD].values
@@ -410,29 +444,40 @@ class Tables:
         return found[numbers]
 
 
+def _faultless(origin: Keys, outcomes: Rows) -> tuple[Keys, Rows]:
+    kept = (outcomes[:, -2] & FAULT) == 0
+    return origin[kept], outcomes[kept]
+
+
 class Met:
     """The fingerprints of the states that were met, in a few sorted runs of growing size."""
 
     def __init__(self) -> None:
-        self._runs: list[NDArray[np.uint64]] = []
+        self._runs: list[Prints] = []
         self.count = 0
 
-    def fresh(self, prints: NDArray[np.uint64]) -> NDArray[np.int64]:
-        """Return the positions of those not met before, one of each, and note them as met."""
+    def missing(self, prints: Prints) -> tuple[Prints, Keys]:
+        """Return those not met before, one of each and in order, and their positions."""
         found, first = np.unique(prints, return_index=True)
         for run in self._runs:
-            at = np.minimum(np.searchsorted(run, found), len(run) - 1)
-            missing = run[at] != found
+            missing = run[np.minimum(np.searchsorted(run, found), len(run) - 1)] != found
             found, first = found[missing], first[missing]
+        return found, first
+
+    def add(self, found: Prints) -> None:
+        """Note what was not met before; in order."""
         self.count += len(found)
         while self._runs and len(self._runs[-1]) < 2 * len(found):
             found = np.sort(np.concatenate([self._runs.pop(), found]), kind="stable")
         if len(found):
             self._runs.append(found)
-        return first
+
+    def all(self) -> Prints:
+        """Return all of them, in order."""
+        return np.sort(np.concatenate(self._runs), kind="stable") if self._runs else np.zeros(0, np.uint64)
 
 
-def prints(rows: Rows) -> NDArray[np.uint64]:
+def prints(rows: Rows) -> Prints:
     """Return a fingerprint of each row."""
     found = np.full(len(rows), 0x9E3779B97F4A7C15, np.uint64)
     for column in range(rows.shape[1]):
@@ -476,52 +521,129 @@ class Result:
         )
 
 
+class Search:
+    """One search under way, breadth first, level by level."""
+
+    def __init__(self, model: Model) -> None:
+        self.tables = Tables(model)
+        self.frontier = self.tables.encode(model.initial)
+        self.levels: list[tuple[NDArray[np.int32], Rows]] = []
+        """Each level that is done: the rows, and for each of the next level's rows which of them it came from."""
+        self.met = Met()
+        self.met.add(prints(self.frontier))
+        self.transitions = 0
+        self.violations: list[Violation] = []
+
+    def level(self, pool: ThreadPoolExecutor, max_states: float) -> None:
+        """Take the next level; stop where a promise is broken, or when there are too many states."""
+        level = Met()
+        parents, rows = [np.zeros(0, np.int32)], [self.frontier[:0]]
+        starts = range(0, len(self.frontier), CHUNK)
+        for chunk in _in_order(pool, self._chunk, starts):
+            self.transitions += chunk.transitions
+            if chunk.broken is not None:
+                self.violations = _violations(self.tables, self.levels, self.frontier, *chunk.broken)
+                return
+            found, first = level.missing(chunk.prints)
+            level.add(found)
+            parents.append(chunk.parents[first])
+            rows.append(chunk.rows[first])
+            if self.met.count + level.count > max_states:
+                break
+        self.met.add(level.all())
+        self.levels.append((np.concatenate(parents), self.frontier))
+        self.frontier = np.concatenate(rows)
+
+    def way_to(self, index: int) -> tuple[str, ...]:
+        """Return the steps to a state that was met; `index` counts through the levels."""
+        depth = 0
+        while index >= len(self.levels[depth][1]):
+            index -= len(self.levels[depth][1])
+            depth += 1
+        row = self.levels[depth][1][index]
+        return walked(self.tables, [*_way(self.levels[:depth], index), row])[0]
+
+    def _chunk(self, start: int) -> _Chunk:
+        steps = list(self.tables.expand(self.frontier[start : start + CHUNK]))
+        if not steps:
+            return _Chunk(0, np.zeros(0, np.int32), self.frontier[:0], np.zeros(0, np.uint64))
+        rows = np.concatenate([step.rows for step in steps])
+        origin = np.concatenate([step.origin for step in steps]) + start
+        broken = np.concatenate([step.broken for step in steps])
+        if broken.any():
+            return _Chunk(len(rows), np.zeros(0, np.int32), rows[:0], np.zeros(0, np.uint64), (origin, broken))
+        found, first = self.met.missing(prints(rows))
+        return _Chunk(len(rows), origin[first].astype(np.int32), rows[first], found)
+
+
+@dataclass
+class _Chunk:
+    """The successors of a part of the frontier that were not met in an earlier level."""
+
+    transitions: int
+    parents: NDArray[np.int32]
+    rows: Rows
+    prints: Prints
+    broken: tuple[Keys, NDArray[np.int32]] | None = None
+
+
+def _in_order(pool: ThreadPoolExecutor, work: Callable[[int], _Chunk], items: Iterable[int]) -> Iterator[_Chunk]:
+    """Work on a few items at a time, and yield the results in order."""
+    waiting: deque[Future[_Chunk]] = deque()
+    for item in items:
+        waiting.append(pool.submit(work, item))
+        if len(waiting) > WORKERS:
+            yield waiting.popleft().result()
+    while waiting:
+        yield waiting.popleft().result()
+
+
 def explore(
     scenario: Scenario,
     product: Product | None = None,
     *,
-    max_states: int = 1_000_000,
+    max_states: float = 1_000_000,
     max_seconds: float = math.inf,
     max_depth: float = math.inf,
     progress: Callable[[str], None] = lambda _: None,
 ) -> Result:
     """Search a scenario, shortest ways first, until a promise is broken, all states are met, or a bound is reached."""
-    began = time.monotonic()
-    model = Model(scenario, product)
-    tables = Tables(model)
-    frontier = tables.encode(model.initial)
-    met = Met()
-    met.fresh(prints(frontier))
-    levels: list[tuple[NDArray[np.int32], Rows]] = []
-    transitions = 0
-    result = Result(scenario, 1, 0, 0, 0.0, exhausted=False)
-    while len(frontier) and met.count < max_states and result.depth < max_depth:
-        if time.monotonic() - began > max_seconds:
-            break
-        parents, found = [], []
-        for start in range(0, len(frontier), CHUNK):
-            steps = list(tables.expand(frontier[start : start + CHUNK]))
-            rows = np.concatenate([step.rows for step in steps])
-            origin = np.concatenate([step.origin for step in steps])
-            broken = np.concatenate([step.broken for step in steps])
-            transitions += len(rows)
-            if broken.any():
-                result.violations += _violations(tables, levels, frontier, origin + start, broken)
+    search = Search(Model(scenario, product))
+    return run(search, max_states=max_states, max_seconds=max_seconds, max_depth=max_depth, progress=progress)
+
+
+def run(
+    search: Search,
+    *,
+    max_states: float = math.inf,
+    max_seconds: float = math.inf,
+    max_depth: float = math.inf,
+    progress: Callable[[str], None] = lambda _: None,
+) -> Result:
+    """Take levels until a promise is broken, all states are met, or a bound is reached."""
+    began, spoken = time.monotonic(), time.monotonic()
+    scenario = search.tables.model.scenario
+    depth = 0
+    with ThreadPoolExecutor(WORKERS) as pool:
+        while len(search.frontier) and search.met.count < max_states and depth < max_depth:
+            if time.monotonic() - began > max_seconds:
                 break
-            first = met.fresh(prints(rows))
-            parents.append((origin[first] + start).astype(np.int32))
-            found.append(rows[first])
-            if met.count > max_states:
+            search.level(pool, max_states)
+            depth += 1
+            if search.violations:
                 break
-        levels.append((np.concatenate(parents) if parents else np.zeros(0, np.int32), frontier))
-        result.depth += 1
-        if result.violations:
-            break
-        frontier = np.concatenate(found)
-        progress(f"{scenario.name}: depth {result.depth}, {met.count:,} states, {time.monotonic() - began:.0f} s")
-    result.exhausted = not len(frontier) and not result.violations
-    result.states, result.transitions, result.seconds = met.count, transitions, time.monotonic() - began
-    return result
+            if time.monotonic() - spoken > PROGRESS_SECONDS:
+                spoken = time.monotonic()
+                progress(f"{scenario.name}: depth {depth}, {search.met.count:,} states, {spoken - began:.0f} s")
+    return Result(
+        scenario,
+        states=search.met.count,
+        transitions=search.transitions,
+        depth=depth,
+        seconds=time.monotonic() - began,
+        exhausted=not len(search.frontier) and not search.violations,
+        violations=search.violations,
+    )
 
 
 def _violations(
@@ -537,7 +659,7 @@ def _violations(
         at = int(np.nonzero(broken == number)[0][0])
         index = int(origin[at])
         way = _way(levels, index)
-        found.append(replayed(tables, [*way, frontier[index]], tables.breaches[number]))
+        found.append(_replayed(tables, [*way, frontier[index]], tables.breaches[number]))
     return found
 
 
@@ -550,20 +672,21 @@ def _way(levels: list[tuple[NDArray[np.int32], Rows]], index: int) -> list[Rows]
     return way[::-1]
 
 
-def replayed(tables: Tables, way: Sequence[Rows], broken: str) -> Violation:
+def walked(tables: Tables, way: Sequence[Rows]) -> tuple[tuple[str, ...], State]:
     """Walk a way again with the model alone, without tables: each step must be one that the model takes."""
-    model = tables.model
-    state = model.initial
+    state = tables.model.initial
     names: list[str] = []
-    states = [tables.decode(row) for row in way[1:]]
-    for after in states:
-        step = next((step for step in model.successors(state) if step.state == after), None)
+    for after in (tables.decode(row) for row in way[1:]):
+        step = next((step for step in tables.model.successors(state) if step.state == after), None)
         assert step is not None, f"the tables took a step that the model does not take, after {names}"
         names.append(step.name)
         state = after
-    step = next((step for step in model.successors(state) if step.broken == broken), None)
+    return tuple(names), state
+
+
+def _replayed(tables: Tables, way: Sequence[Rows], broken: str) -> Violation:
+    """Return a violation, once the model alone has come to it."""
+    names, state = walked(tables, way)
+    step = next((step for step in tables.model.successors(state) if step.broken == broken), None)
     assert step is not None, f"the model does not break {broken!r} after {names}"
     return Violation(broken, (*names, step.name))
-
-
-__all__ = ["Result", "Step", "Violation", "explore"]

@@ -32,7 +32,7 @@ class TrainJob(NamedTuple):
 
 
 class Workload(NamedTuple):
-    """A Workload. `check` is our entry's state, empty where it is not listed; `named`: its message is one of ours.
+    """A Workload. `check` is our entry's state, empty where it is not listed.
 
     `ahead`: our entry changed later than Admitted did, by the times that both carry.
     """
@@ -44,7 +44,6 @@ class Workload(NamedTuple):
     evicted: bool = False
     check: str = ""
     ahead: bool = False
-    named: bool = False
     finished: bool = False
     deleting: bool = False
 
@@ -112,7 +111,7 @@ class TrainJobPart(NamedTuple):
             return self
         trainer = self.trainer
         if before is not None and (job is None or before[:2] != job[:2]):
-            trainer = trainer.moved((before.suspend, before.count))
+            trainer = trainer.moved((before.suspend, before.rank))
         return TrainJobPart(job, trainer, False)
 
 
