@@ -93,10 +93,10 @@ def main(
 
 async def _run(settings: Settings) -> int:
     """Take part in the election, and serve while leading; return the exit code."""
-    connection = await Connection.open(settings.target)
+    metrics = Metrics()
+    connection = await Connection.open(settings.target, metrics.answered)
     # One attempt: the work queue repeats whole passes, and a pass begins with new reads.
     driver = Driver(connection, attempts=1)
-    metrics = Metrics()
     controller = Controller(driver, Recorder(connection, settings.identity), metrics)
     lease = Lease(
         driver,

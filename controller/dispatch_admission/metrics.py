@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
 
 _PREFIX = "dispatch_admission"
 
@@ -23,4 +23,15 @@ class Metrics:
         self.queue_depth = Gauge(
             f"{_PREFIX}_queue_depth", "Workloads to be looked at, now or later", registry=self.registry
         )
+        self.api_requests = Counter(
+            f"{_PREFIX}_api_requests",
+            "Requests to the API server, by verb and status of the answer (0: none came)",
+            ["verb", "code"],
+            registry=self.registry,
+        )
+        ProcessCollector(registry=self.registry)
         self.leading = Gauge(f"{_PREFIX}_leading", "Whether this replica leads", registry=self.registry)
+
+    def answered(self, verb: str, status: int) -> None:
+        """Count a request to the API server."""
+        self.api_requests.labels(verb, str(status)).inc()
