@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Final
 
+from dispatch_admission.logs import fields
 from dispatch_gates.cluster import Driver
 from dispatch_gates.contract.names import LEASES
 from dispatch_gates.contract.objects import JsonObject, number, text
@@ -63,7 +64,7 @@ class Lease:
                 elif self.leading.is_set():
                     return self._lose("another replica holds the Lease, or this one makes no progress")
             except (ApiError, TimeoutError) as error:
-                _log.warning("lease not renewed: error=%s", error or "time-out")
+                _log.warning(fields(event="lease-not-renewed", error=str(error) or "time-out"))
             if self.leading.is_set() and clock() - self._renewed_at > self.seconds * 2 / 3:
                 return self._lose("the Lease could not be renewed in time")
             await asyncio.sleep(max(began + self.seconds / 5 - clock(), 0.01))
@@ -75,10 +76,10 @@ class Lease:
                 async with asyncio.timeout(self.seconds / 3):
                     await self.driver.run(self._free())
             except (ApiError, TimeoutError) as error:
-                _log.warning("lease not released; a standby waits %.0f s: error=%s", self.seconds, error or "time-out")
+                _log.warning(fields(event="lease-not-released", error=str(error) or "time-out"))
 
     def _lose(self, why: str) -> None:
-        _log.error("leadership lost: %s", why)
+        _log.error(fields(event="leadership-lost", why=why))
         self.leading.clear()
         self.lost.set()
 
