@@ -24,7 +24,7 @@ from dispatch_admission.metrics import Metrics
 from dispatch_gates.cluster import ClusterConfigError, Connection, Driver, Target
 from dispatch_gates.contract.names import CONTROLLER, CONTROLLER_NAMESPACE
 
-_log = logging.getLogger(__name__)
+_log = logging.getLogger("dispatch_admission")  # as a program this module is __main__
 
 EXIT_LOST = 1
 EXIT_CONFIG = 3

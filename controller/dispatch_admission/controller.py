@@ -215,7 +215,7 @@ class Controller:
         try:
             outcome = await self._sharing.run(readmit(*key, self._checks))
         except ApiError as error:
-            seconds = self._queue.retry(key)
+            seconds = self._queue.retry(key, error.retry_after)
             self._metrics.passes.labels("error").inc()
             _log.warning(fields(event="pass-failed", workload="/".join(key), again=f"{seconds:.1f}s", error=error))
             return

@@ -21,6 +21,8 @@ WATCH_SECONDS: Final = 60.0
 """How long one watch lasts before it is begun anew from where it was; silence beyond that is a lost connection."""
 _FIRST_BACKOFF: Final = 0.5
 _LAST_BACKOFF: Final = 20.0
+_GRANTED_SECONDS: Final = 60.0
+"""How long a pause the API server may ask for."""
 
 
 @dataclass
@@ -61,10 +63,10 @@ class WatchLoop:
             except ApiError as error:
                 # An expired version is all in a day's work; whatever else it is, missed events are read by a list.
                 level = logging.INFO if isinstance(error, ExpiredError) else logging.WARNING
-                again = f"{backoff:.1f}s"
-                _log.log(level, fields(event="watch-ended", resource=self.resource, again=again, error=error))
+                pause = max(backoff, min(error.retry_after or 0.0, _GRANTED_SECONDS))
+                _log.log(level, fields(event="watch-ended", resource=self.resource, again=f"{pause:.1f}s", error=error))
             self.restarted()
-            await asyncio.sleep(backoff)
+            await asyncio.sleep(pause)
             backoff = min(backoff * 2, _LAST_BACKOFF)
 
     async def list_once(self) -> str:

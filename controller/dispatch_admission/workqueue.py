@@ -13,6 +13,7 @@ K = TypeVar("K", bound=Hashable)
 
 _FIRST_SECONDS: Final = 0.1
 _LAST_SECONDS: Final = 30.0
+_GRANTED_SECONDS: Final = 60.0
 
 
 class Lane(IntEnum):
@@ -78,12 +79,16 @@ class WorkQueue(Generic[K]):
         if lane is not None:
             self.add(key, lane)
 
-    def retry(self, key: K) -> float:
-        """Have the key worked on after a time that doubles with each failure, with jitter; return it in seconds."""
+    def retry(self, key: K, at_least: float | None = None) -> float:
+        """Have the key worked on after a time that doubles with each failure, with jitter; return it in seconds.
+
+        `at_least` is what the API server asks for; up to a minute of it is granted.
+        """
         failures = self._failures.get(key, 0)
         self._failures[key] = failures + 1
         jitter = random.uniform(0.5, 1.0)  # noqa: S311 - nothing secret about it
         seconds: float = min(_FIRST_SECONDS * 2.0 ** min(failures, 16), _LAST_SECONDS) * jitter
+        seconds = max(seconds, min(at_least or 0.0, _GRANTED_SECONDS))
         self.add_after(key, seconds)
         return seconds
 

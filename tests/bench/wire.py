@@ -6,6 +6,7 @@ The raw driver, the played Trainer and the observer use it. It knows no kinds, a
 from __future__ import annotations
 
 import http.client
+import itertools
 import json
 import re
 import ssl
@@ -55,6 +56,7 @@ class Wire:
         self._context = ssl.create_default_context(cadata=server.authority)
         self._headers = {"Authorization": f"Bearer {server.token}"}
         self._own = threading.local()
+        self.calls = itertools.count()
 
     def call(
         self, method: str, path: str, body: bytes | None = None, kind: str = "application/json"
@@ -63,6 +65,7 @@ class Wire:
         connection = getattr(self._own, "connection", None)
         if connection is None:
             connection = self._own.connection = self._open()
+        next(self.calls)
         connection.request(method, path, body=body, headers={**self._headers, "Content-Type": kind})
         reply = connection.getresponse()
         return reply.status, reply.read()

@@ -18,7 +18,16 @@ from dispatch_admission.watches import WatchLoop
 from dispatch_gates.cluster import Driver
 from dispatch_gates.contract.names import WORKLOADS
 from dispatch_gates.contract.objects import JsonObject
-from dispatch_gates.requests import ApiError, BadReplyError, ExpiredError, List, Listing, UnreachableError, Watch
+from dispatch_gates.requests import (
+    ApiError,
+    BadReplyError,
+    ExpiredError,
+    List,
+    Listing,
+    ThrottledError,
+    UnreachableError,
+    Watch,
+)
 from model.virtual_time import run
 
 Event = tuple[JsonObject, bool]
@@ -160,6 +169,20 @@ def test_lists_that_fail(monkeypatch: pytest.MonkeyPatch) -> None:
     loop = follow(script, 60, monkeypatch)
     assert script.asked("list") == pytest.approx([0, 0.5, 1.5, 3.5])
     assert loop.synced.is_set()
+
+
+@pytest.mark.parametrize(("asked", "granted"), [(7.0, 7.0), (0.1, 0.5), (86400.0, 60.0)])
+def test_an_api_server_that_asks_for_time_is_given_it(
+    asked: float, granted: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def lists(number: int) -> list[list[JsonObject]]:
+        if number == 1:
+            raise ThrottledError("busy", status=429, retry_after=asked)
+        return _ALL
+
+    script = Script(lists, lambda _: [60.0])
+    follow(script, 100, monkeypatch)
+    assert script.asked("list") == pytest.approx([0, granted])
 
 
 def test_not_synced_before_a_whole_list(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -162,6 +162,18 @@ def test_retries_back_off_to_a_bound_and_are_forgotten() -> None:
     run(main())
 
 
+def test_a_retry_comes_no_sooner_than_the_api_server_asks() -> None:
+    async def main() -> None:
+        queue: WorkQueue[str] = WorkQueue()
+        assert queue.retry("a", 7.0) == 7.0
+        assert await taken(queue, 6.9) == []
+        assert await taken(queue, 0.2) == ["a"]
+        assert queue.retry("a", 86400.0) == 60.0
+        assert queue.retry("b", 0.0) <= 0.1
+
+    run(main())
+
+
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.tuples(st.floats(0, 3), st.integers(0, 3), st.booleans()), max_size=25), st.integers(1, 4))
 def test_nothing_is_lost_and_no_key_has_two_workers(adds: list[tuple[float, int, bool]], workers: int) -> None:
