@@ -7,7 +7,6 @@ ends it without telling the worker.
 from __future__ import annotations
 
 import asyncio
-import copy
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -17,7 +16,7 @@ from typing import Final
 from dispatch_admission.logs import fields
 from dispatch_gates.cluster import Driver
 from dispatch_gates.contract.names import LEASES
-from dispatch_gates.contract.objects import JsonObject, number, text
+from dispatch_gates.contract.objects import JsonObject, copied, number, text
 from dispatch_gates.requests import AlreadyExistsError, ApiError, ConflictError, Create, Operation, Replace, find, write
 
 _log = logging.getLogger(__name__)
@@ -108,7 +107,7 @@ class Lease:
     def _free(self) -> Operation[None]:
         raw = yield from find(LEASES, self.namespace, self.name)
         if raw is not None and text(raw, "spec", "holderIdentity") == self.identity:
-            body = copy.deepcopy(raw)
+            body = copied(raw)
             body["spec"]["holderIdentity"] = _FREE
             yield from write(Replace(LEASES, body))
 
@@ -117,7 +116,7 @@ class Lease:
 
     def _body(self, raw: JsonObject, transitions: int) -> JsonObject:
         now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
-        body = copy.deepcopy(raw)
+        body = copied(raw)
         spec = body.setdefault("spec", {})
         if spec.get("holderIdentity") != self.identity:
             spec["acquireTime"] = now

@@ -55,6 +55,15 @@ def strings(value: Any, *path: str) -> Mapping[str, str]:
     return {key: item for key, item in found.items() if isinstance(key, str) and isinstance(item, str)}
 
 
+def copied(value: Any) -> Any:
+    """Return a copy of JSON that shares nothing that can be changed; several times as fast as `copy.deepcopy`."""
+    if isinstance(value, dict):
+        return {key: copied(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [copied(item) for item in value]
+    return value
+
+
 @dataclass(frozen=True)
 class Owner:
     """A controller owner reference."""
