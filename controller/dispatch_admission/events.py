@@ -7,6 +7,7 @@ log has every decision. A repetition is no Event of its own: it is counted, and 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
 import logging
 import time
@@ -59,7 +60,7 @@ class _Event:
         same = f"{self.resource}/{self.uid}/{self.reason}/{self.message}"
         return f"{self.about[:200]}.{hashlib.sha256(same.encode()).hexdigest()[:16]}"
 
-    def body(self, identity: str, now: str) -> dict[str, object]:
+    def body(self, identity: str, count: int, now: str) -> dict[str, object]:
         """Return the Event as the API server takes it."""
         about: Mapping[str, object] = {
             "apiVersion": self.resource.api_version,
@@ -76,7 +77,7 @@ class _Event:
             "type": self.kind,
             "reason": self.reason,
             "message": self.message,
-            "count": 1,
+            "count": count,
             "firstTimestamp": now,
             "lastTimestamp": now,
             "source": {"component": CONTROLLER_NAME},
@@ -87,10 +88,11 @@ class _Event:
 
 @dataclass
 class _Told:
-    """How often an Event happened, and when that was last told (monotonic; None: not yet)."""
+    """How often an Event happened, when that was last told (monotonic; None: not yet), and whether it is there."""
 
     count: int = 0
     at: float | None = None
+    there: bool = False
 
 
 class Recorder:
@@ -138,18 +140,18 @@ class Recorder:
         """Write a first Event, or how often it happened by now."""
         told = self._told.get((event.namespace, event.name), _Told(1))
         now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-        if told.count > 1:
-            body: dict[str, object] = {"count": told.count, "lastTimestamp": now}
+        if told.there:
+            again: dict[str, object] = {"count": told.count, "lastTimestamp": now}
             path = path_of(EVENTS, event.namespace, event.name)
             try:
-                await self._connection.call("PATCH", path, body=body, content_type=_MERGE)
+                await self._connection.call("PATCH", path, body=again, content_type=_MERGE)
                 return
             except NotFoundError:
-                pass  # forgotten by the API server, or never written
-        try:
-            await self._connection.call("POST", path_of(EVENTS, event.namespace), body=event.body(self._identity, now))
-        except AlreadyExistsError:
-            return  # by an earlier leader; what it says still holds
+                pass  # the API server forgets Events
+        body = event.body(self._identity, told.count, now)
+        with contextlib.suppress(AlreadyExistsError):  # by an earlier leader; what it says still holds
+            await self._connection.call("POST", path_of(EVENTS, event.namespace), body=body)
+        told.there = True
 
 
 def _events(workload: Key, outcome: Outcome) -> Iterator[_Event]:
