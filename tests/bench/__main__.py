@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -22,6 +23,7 @@ from bench.site import Site
 from dispatch_local.cluster import Cluster
 from dispatch_local.errors import LocalError
 
+TERMINATED = 143
 _ERR = Console(stderr=True, highlight=False)
 
 
@@ -50,6 +52,7 @@ def _site(name: str) -> Iterator[Site]:
 @click.option("--record", "anew", is_flag=True, help="Record the job that is multiplied on a whole cluster, and end.")
 def main(output: str, smoke: bool, only: tuple[str, ...], seconds: float, anew: bool) -> None:
     """Measure what the admission controller costs, beside a raw driver, on a bare local cluster (root, 8 minutes)."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(TERMINATED))  # takes the cluster down on the way
     name = f"bench-{os.getpid()}"
     try:
         if anew:
@@ -81,7 +84,7 @@ def _measure(site: Site, folder: Path, only: tuple[str, ...], smoke: bool, secon
         rows = []
         for driver in measure.DRIVERS:
             _say(f"latency: {driver.name}")
-            rows.append(asdict(measure.latency(site, folder, driver, 10 if smoke else 150)))
+            rows.append(_row(measure.latency(site, folder, driver, 10 if smoke else 150)))
         found["latency"] = rows
     if wanted("rate"):
         found["rate"] = list(_rates(site, folder, smoke, seconds))
@@ -90,11 +93,11 @@ def _measure(site: Site, folder: Path, only: tuple[str, ...], smoke: bool, secon
         found["events"] = []
         for waiting in sizes:
             _say(f"cost of an event: {waiting} Workloads wait")
-            found["events"].append(asdict(measure.event_cost(site, folder, waiting, 20 if smoke else 500)))
+            found["events"].append(_row(measure.event_cost(site, folder, waiting, 20 if smoke else 500)))
     if wanted("memory"):
         sizes = (100, 200) if smoke else (10_000, 50_000)
         _say(f"memory: {sizes[0]} Workloads, {sizes[1]} pods")
-        found["memory"] = asdict(measure.memory(site, folder, *sizes))
+        found["memory"] = _row(measure.memory(site, folder, *sizes))
     return found
 
 
@@ -105,9 +108,16 @@ def _rates(site: Site, folder: Path, smoke: bool, seconds: float) -> Iterator[di
                 _say(f"rate: {driver.name}, {backlog} Workloads, {pods} other pods")
                 filled = site.fill(backlog, reserved=True, other_pods=pods)
                 try:
-                    yield asdict(measure.rate(site, folder, driver, filled, pods, seconds, 1000))
+                    yield _row(measure.rate(site, folder, driver, filled, pods, seconds, 1000))
                 finally:
                     site.empty(filled)
+
+
+def _row(measured: Any) -> dict[str, Any]:
+    """Say at once what was measured: an interrupted run is not for nothing."""
+    row = {name: round(value, 2) if isinstance(value, float) else value for name, value in asdict(measured).items()}
+    _say(f"  {row}")
+    return row
 
 
 def _print(found: dict[str, Any]) -> None:
@@ -118,7 +128,7 @@ def _print(found: dict[str, Any]) -> None:
         for column in rows[0]:
             table.add_column(column, overflow="fold")
         for row in rows:
-            table.add_row(*(f"{value:.2f}" if isinstance(value, float) else str(value) for value in row.values()))
+            table.add_row(*(str(value) for value in row.values()))
         console.print(table)
 
 
