@@ -1,4 +1,4 @@
-"""What tests of several directories share: one real cluster for the whole run, started when first asked for."""
+"""What tests of several directories share: a real cluster for the whole run, and one without Kueue, when asked for."""
 
 from __future__ import annotations
 
@@ -12,6 +12,9 @@ import pytest
 
 from dispatch_local import paths
 from dispatch_local.cluster import Cluster
+from preflight.place import LEASE, Place
+from start_gate.site import Site
+from world import ControllerProcess
 
 # A shell that starts a job in the background has it ignore Ctrl-C, and so would every program that a test starts.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -39,3 +42,29 @@ def cluster() -> Iterator[Cluster]:
         yield cluster
     finally:
         cluster.down()
+
+
+@pytest.fixture(scope="session")
+def place(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+    """Return a namespace for the tests of preflight and of the command line, with a queue and a controller at work."""
+    place = Place(cluster)
+    place.make()
+    with ControllerProcess(place, tmp_path_factory.mktemp("place"), lease=LEASE):
+        yield place
+    assert place.probes() == []
+    place.discard()
+
+
+@pytest.fixture(scope="session")
+def without_kueue() -> Iterator[Site]:
+    """Return a namespace of a cluster on which Kueue was never installed; judged at the end."""
+    kept = os.environ.get("DISPATCH_TEST_CLUSTER")
+    cluster = Cluster(f"{kept}-plain" if kept else f"test-plain-{os.getpid()}")
+    try:
+        cluster.up(node=False, without={"kueue"})
+        site = Site(cluster)
+        yield site.make_plain()
+        site.assert_kept()
+    finally:
+        if not kept:
+            cluster.down()

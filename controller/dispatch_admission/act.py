@@ -56,15 +56,11 @@ class Result(StrEnum):
 
 @dataclass(frozen=True)
 class Outcome:
-    """The result of a pass, for logs, metrics, and for what to wake it by: the job whose end it waits for.
-
-    `workload` and `uid` are the UIDs of the Workload and of the job.
-    """
+    """The result of a pass, for logs, metrics, and for what to wake it by: the job whose end it waits for."""
 
     result: Result
     detail: str
     reason: Reason | None = None
-    workload: str | None = None
     job: str | None = None
     uid: str | None = None
     count: int | None = None
@@ -79,10 +75,9 @@ def readmit(
         return Outcome(Result.NOTHING, "the Workload is gone")
     seen = Observation(checks, parse_workload(raw))
     try:
-        outcome = yield from _pass(seen, acknowledge_seconds)
+        return (yield from _pass(seen, acknowledge_seconds))
     except ConflictError as error:
-        outcome = Outcome(Result.CONFLICT, str(error))
-    return replace(outcome, workload=seen.workload.meta.uid)
+        return Outcome(Result.CONFLICT, str(error))
 
 
 def _pass(seen: Observation, acknowledge_seconds: float) -> Operation[Outcome]:

@@ -1,8 +1,7 @@
-"""A cluster with Kueue and one controller for all tests of the start gate; a second cluster without Kueue."""
+"""A cluster with Kueue and one controller for all tests of the start gate."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 
 import pytest
@@ -30,18 +29,3 @@ def apart(cluster: Cluster) -> Iterator[Site]:
     apart.make()
     yield apart
     apart.discard()
-
-
-@pytest.fixture(scope="session")
-def without_kueue() -> Iterator[Site]:
-    """Return a namespace of a cluster on which Kueue was never installed; judged at the end."""
-    kept = os.environ.get("DISPATCH_TEST_CLUSTER")
-    cluster = Cluster(f"{kept}-plain" if kept else f"test-plain-{os.getpid()}")
-    try:
-        cluster.up(node=False, without={"kueue"})
-        site = Site(cluster)
-        yield site.make_plain()
-        site.assert_kept()
-    finally:
-        if not kept:
-            cluster.down()

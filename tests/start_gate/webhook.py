@@ -20,7 +20,10 @@ Change = Callable[[JsonObject], object]
 
 
 class Webhook(webhook.Webhook):
-    """Changes TrainJobs of one namespace, and their Workloads, as they are created: a function for each name."""
+    """Changes TrainJobs of one namespace, and their Workloads, as they are created: a function for each name.
+
+    The name `*` stands for any other TrainJob.
+    """
 
     rules: ClassVar[tuple[dict[str, Any], ...]] = (
         {
@@ -43,7 +46,7 @@ class Webhook(webhook.Webhook):
         change = (
             self.workload_changes.get(owners[0].get("name"))
             if asked["kind"]["kind"] == "Workload"
-            else self.changes.get(asked["name"])
+            else self.changes.get(asked["name"], self.changes.get("*"))
         )
         if change is None:
             return {}

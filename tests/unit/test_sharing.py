@@ -1,8 +1,7 @@
-"""What passes share: one list as the evidence of many, and one stream in which each sees its JobSet change.
+"""One list as the evidence of many passes.
 
 Aspects: alone, and together with others; never an answer that is older than its question; pods with a label that is
-forged or missing; failures, refusals, pages that expire; cancellation; bounds, and what is not
-shared at all; changes of a JobSet, none missed and none old; the end of everything, between two requests.
+forged or missing; failures, refusals, pages that expire; cancellation; bounds, and what is not shared at all.
 """
 
 from __future__ import annotations

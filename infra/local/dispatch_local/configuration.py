@@ -139,6 +139,8 @@ def _manager(layout: Layout, release: Release) -> Object:
     if release is KUEUE:
         result["namespace"] = release.namespace
         result["integrations"] = {"frameworks": ["trainer.kubeflow.org/trainjob"]}
+        # The visibility server wants certificates and an APIService; nothing here uses it.
+        result["featureGates"] = {"VisibilityOnDemand": False}
     return result
 
 

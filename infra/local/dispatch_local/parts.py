@@ -25,21 +25,10 @@ class Definition:
     ready: str | None = None
 
 
-def define(layout: Layout, addresses: Addresses, *, bare: bool = False) -> dict[str, Definition]:
-    """All parts by name.
-
-    For a `bare` cluster, which is there to be measured: writes reach the disk as they do where data matters, nothing
-    is audited, and etcd can be filled from outside.
-    """
+def define(layout: Layout, addresses: Addresses) -> dict[str, Definition]:
+    """All parts by name."""
     pki, configuration = layout.pki, layout.configuration
     serving = (f"--tls-cert-file={pki / 'tls.crt'}", f"--tls-private-key-file={pki / 'tls.key'}")
-
-    # One file, never rotated: tests read it from its first line.
-    audit = (
-        f"--audit-policy-file={configuration / 'audit.yaml'}",
-        f"--audit-log-path={layout.audit_log}",
-        "--audit-log-maxsize=100000",
-    )
 
     def kubeconfig(name: str) -> str:
         return f"--kubeconfig={configuration / name}.kubeconfig"
@@ -62,14 +51,14 @@ def define(layout: Layout, addresses: Addresses, *, bare: bool = False) -> dict[
             _built("etcd"),
             "--name=dispatch",
             f"--data-dir={layout.data / 'etcd'}",
-            "--listen-client-urls=http://127.0.0.1:2379" + (f",http://{addresses.cluster}:2379" if bare else ""),
+            "--listen-client-urls=http://127.0.0.1:2379",
             "--advertise-client-urls=http://127.0.0.1:2379",
             "--listen-peer-urls=http://127.0.0.1:2380",
             "--initial-advertise-peer-urls=http://127.0.0.1:2380",
             "--initial-cluster=dispatch=http://127.0.0.1:2380",
             f"--listen-metrics-urls=http://{addresses.cluster}:2381",
             # The cluster lives no longer than its processes: nothing has to survive a power cut.
-            *(() if bare else ("--unsafe-no-fsync",)),
+            "--unsafe-no-fsync",
             "--log-level=warn",
             ready=f"http://{addresses.cluster}:2381/readyz",
         ),
@@ -94,7 +83,10 @@ def define(layout: Layout, addresses: Addresses, *, bare: bool = False) -> dict[
             f"--kubelet-client-key={pki / 'kubelet-client.key'}",
             "--kubelet-preferred-address-types=InternalIP",
             "--allow-privileged=true",
-            *(() if bare else audit),
+            f"--audit-policy-file={configuration / 'audit.yaml'}",
+            f"--audit-log-path={layout.audit_log}",
+            # One file, never rotated: tests read it from its first line.
+            "--audit-log-maxsize=100000",
             "--profiling=false",
             ready=f"{addresses.server}/readyz",
         ),
@@ -122,8 +114,7 @@ def define(layout: Layout, addresses: Addresses, *, bare: bool = False) -> dict[
         manager("jobset", "jobset"),
         # Trainer looks for its webhook certificate under the directory for temporary files, nowhere else.
         manager("trainer", "trainer-controller-manager", TMPDIR=str(configuration)),
-        # The visibility server wants certificates and an APIService; nothing here uses it.
-        manager("kueue", "kueue", "--feature-gates=VisibilityOnDemand=false"),
+        manager("kueue", "kueue"),
         define_part(
             "kwok",
             _built("kwok"),

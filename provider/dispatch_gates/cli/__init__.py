@@ -77,7 +77,7 @@ def _interrupt(_: int, __: FrameType | None) -> None:
 )
 @click.version_option(package_name="dispatch-gates", prog_name=PROGRAM)
 def main() -> None:
-    r"""Look at gated TrainJobs, and at the gates.
+    """Look at gated TrainJobs, and at the gates.
 
     \b
     Examples:
@@ -86,4 +86,4 @@ def main() -> None:
       dispatch-gates hold dj-01arz3ndektsv4rrffq69g5fav-s1 -n training
 
     Every option can also be set in the environment: DISPATCH_GATES_STATUS_NAMESPACE for `status --namespace`.
-    """
+    """  # noqa: D301  # click reads the escape

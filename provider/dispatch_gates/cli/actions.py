@@ -128,14 +128,14 @@ def open_command(
     lease: str,
     watch_seconds: float,
 ) -> None:
-    r"""Let the recorded job NAME past the start gate. What was opened cannot be closed again.
+    """Let the recorded job NAME past the start gate. What was opened cannot be closed again.
 
     Preflight comes first: where the gate is not proven nothing is opened.
 
     \b
     Example:
       dispatch-gates open dj-01arz3ndektsv4rrffq69g5fav-s1 -n training
-    """
+    """  # noqa: D301  # click reads the escape
     from dispatch_gates.operations.opening import open_job
 
     case = _case(name, namespace, check, output, kubeconfig, context)
@@ -159,12 +159,12 @@ def open_command(
 def hold_command(
     name: str, namespace: str, yes: bool, check: str, output: str, kubeconfig: str | None, context: str | None
 ) -> None:
-    r"""Keep the job NAME from running until it is released. Pods that run are told to stop.
+    """Keep the job NAME from running until it is released. Pods that run are told to stop.
 
     \b
     Example:
       dispatch-gates hold dj-01arz3ndektsv4rrffq69g5fav-s1 -n training
-    """
+    """  # noqa: D301  # click reads the escape
     from dispatch_gates.operations.holding import hold
 
     case = _case(name, namespace, check, output, kubeconfig, context)
@@ -193,14 +193,14 @@ def release_command(
     watch_seconds: float,
     timeout: float,
 ) -> None:
-    r"""Take the hold of the job NAME away. In plain mode it waits until the previous execution is over.
+    """Take the hold of the job NAME away. In plain mode it waits until the previous execution is over.
 
     Preflight comes first: where the gate is not proven nothing is released.
 
     \b
     Example:
       dispatch-gates release dj-01arz3ndektsv4rrffq69g5fav-s1 -n training
-    """
+    """  # noqa: D301  # click reads the escape
     from dispatch_gates.operations.holding import release
 
     case = _case(name, namespace, check, output, kubeconfig, context)
@@ -228,12 +228,12 @@ def stop_command(
     context: str | None,
     timeout: float,
 ) -> None:
-    r"""Delete the job NAME and wait until nothing of it is left. It can run again only as its next submission.
+    """Delete the job NAME and wait until nothing of it is left. It can run again only as its next submission.
 
     \b
     Example:
       dispatch-gates stop dj-01arz3ndektsv4rrffq69g5fav-s1 -n training
-    """
+    """  # noqa: D301  # click reads the escape
     from dispatch_gates.operations.stop import stop
 
     case = _case(name, namespace, check, output, kubeconfig, context)

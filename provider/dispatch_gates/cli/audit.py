@@ -41,7 +41,7 @@ def command(
     output: str,
     show_policy: bool,
 ) -> None:
-    r"""Look through API server audit logs for executions that broke a promise.
+    """Look through API server audit logs for executions that broke a promise.
 
     Each FILE holds one JSON event a line, gzip or not. Several may be rotated ones, or of several API servers, in any
     order; `-` is standard input. Found are: two executions of one job with the same or a lower A, a pod before
@@ -53,7 +53,7 @@ def command(
     \b
     Example:
       dispatch-gates audit audit.log audit-*.log.gz
-    """
+    """  # noqa: D301  # click reads the escape
     from dispatch_gates.audit import LogError, read
     from dispatch_gates.audit.policy import policy
 

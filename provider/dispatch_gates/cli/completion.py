@@ -12,14 +12,14 @@ _VARIABLE = "_DISPATCH_GATES_COMPLETE"
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 @click.pass_context
 def command(ctx: click.Context, shell: str) -> None:
-    r"""Print what completes commands and options in SHELL.
+    """Print what completes commands and options in SHELL.
 
     \b
     Examples:
-      source <(dispatch-gates completion bash)          # in ~/.bashrc
-      source <(dispatch-gates completion zsh)           # in ~/.zshrc
-      dispatch-gates completion fish > ~/.config/fish/completions/dispatch-gates.fish
-    """
+      source <(dispatch-gates completion bash)    # in ~/.bashrc
+      source <(dispatch-gates completion zsh)     # in ~/.zshrc
+      dispatch-gates completion fish | source    # in config.fish
+    """  # noqa: D301  # click reads the escape
     found = get_completion_class(shell)
     assert found is not None, f"click knows no {shell}"
     from dispatch_gates.cli import PROGRAM

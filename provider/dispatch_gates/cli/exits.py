@@ -26,9 +26,9 @@ class Exit(IntEnum):
 
 _MEANINGS: Final = {
     Exit.DONE: "done; preflight: ready",
-    Exit.NO: "no: refused, too late, timed out, not confirmed, or there is no such job",
+    Exit.NO: "no: refused, too late, timed out, not confirmed, or no such job",
     Exit.USAGE: "wrong usage; nothing was sent",
-    Exit.OBSERVE_ONLY: "observe-only: the gate is not proven, and nothing is opened or released",
+    Exit.OBSERVE_ONLY: "observe-only: the gate is not proven; nothing is opened or released",
     Exit.CANNOT_TELL: "cannot tell: no configuration, no answer, or no rights",
     Exit.INTERRUPTED: "interrupted by Ctrl-C or SIGTERM",
 }

@@ -82,7 +82,7 @@ def command(
     kubeconfig: str | None,
     context: str | None,
 ) -> None:
-    r"""Prove the gates of a namespace and queue, before anything runs.
+    """Prove the gates of a namespace and queue, before anything runs.
 
     It creates a job that no node can run, watches that it stays closed, deletes it, and looks at all that the gates
     rest on. The verdict is "ready", or "observe-only" with what is missing and what mends it. Nothing else in the
@@ -93,7 +93,7 @@ def command(
       dispatch-gates preflight -n training -q gpus
       dispatch-gates preflight -n training -q gpus -r torch-distributed -o json
       dispatch-gates preflight -n training                # plain mode
-    """
+    """  # noqa: D301  # click reads the escape
     from dispatch_gates.cluster import Target
     from dispatch_gates.cluster.preflight import run_preflight
     from dispatch_gates.operations.preflight import Asked

@@ -77,14 +77,14 @@ def command(
     kubeconfig: str | None,
     context: str | None,
 ) -> None:
-    r"""Say where the job NAME stands, and why; without NAME, where all jobs of the namespace stand.
+    """Say where the job NAME stands, and why; without NAME, where all jobs of the namespace stand.
 
     \b
     Examples:
       dispatch-gates status dj-01arz3ndektsv4rrffq69g5fav-s1 -n training
       dispatch-gates status -n training -q gpus
       dispatch-gates status -n training --watch
-    """
+    """  # noqa: D301  # click reads the escape
     from dispatch_gates.cluster import Target
 
     asked = _Asked(Target(kubeconfig, context), namespace, name, queue, check, controller_namespace, lease)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import atexit
 import threading
+from contextlib import suppress
 from typing import Final, TypeVar
 
 from dispatch_gates.cluster.connection import Connection, Target
@@ -22,6 +24,7 @@ class _Background:
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
         self._drivers: dict[Target, asyncio.Task[Driver]] = {}
+        self._connections: list[Connection] = []
         threading.Thread(target=self._loop.run_forever, name="dispatch-gates", daemon=True).start()
 
     def run(self, target: Target, operation: Operation[T], seconds: float | None) -> T:
@@ -48,12 +51,23 @@ class _Background:
     async def _driver(self, target: Target) -> Driver:
         task = self._drivers.get(target)
         if task is None or (task.done() and task.exception() is not None):
-            task = self._drivers[target] = asyncio.create_task(_open(target))
+            task = self._drivers[target] = asyncio.create_task(self._open(target))
         return await asyncio.shield(task)
 
+    async def _open(self, target: Target) -> Driver:
+        connection = await Connection.open(target)
+        self._connections.append(connection)
+        return Driver(connection)
 
-async def _open(target: Target) -> Driver:
-    return Driver(await Connection.open(target))
+    def close(self) -> None:
+        """Close all connections, at the end of the process: the client complains of those that nobody closed."""
+
+        async def work() -> None:
+            for connection in self._connections:
+                await connection.close()
+
+        with suppress(TimeoutError):
+            asyncio.run_coroutine_threadsafe(work(), self._loop).result(_END_SECONDS)
 
 
 _lock = threading.Lock()
@@ -70,4 +84,5 @@ def run(target: Target, operation: Operation[T], seconds: float | None = None) -
     with _lock:
         if _background is None:
             _background = _Background()
+            atexit.register(_background.close)
     return _background.run(target, operation, seconds)
