@@ -59,6 +59,10 @@ lint: $(READY) ## ruff, mypy --strict, import-linter
 	@echo "== import-linter"
 	@$(BIN)/lint-imports --no-logo > .import-linter.log || { cat .import-linter.log; exit 1; }
 
+.PHONY: bench
+bench: $(READY) ## What an admission costs, beside a raw driver (8 min; BENCH="--output json", --help lists more)
+	@$(BIN)/python -m bench $(BENCH)
+
 .PHONY: wheels
 wheels: $(READY) ## The project's wheel and all that the controller's image needs -> dist/wheels
 	@$(BIN)/python -m dispatch_local.wheels

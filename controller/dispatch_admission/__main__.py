@@ -19,11 +19,12 @@ from dispatch_admission.controller import Controller, serve_while_leading
 from dispatch_admission.events import Recorder
 from dispatch_admission.health import application
 from dispatch_admission.lease import Lease
+from dispatch_admission.logs import fields, set_up
 from dispatch_admission.metrics import Metrics
 from dispatch_gates.cluster import ClusterConfigError, Connection, Driver, Target
 from dispatch_gates.contract.names import CONTROLLER, CONTROLLER_NAMESPACE
 
-_log = logging.getLogger(__name__)
+_log = logging.getLogger("dispatch_admission")  # as a program this module is __main__
 
 EXIT_LOST = 1
 EXIT_CONFIG = 3
@@ -68,9 +69,7 @@ def main(
 
     Exit codes: 0 asked to stop; 1 leadership lost, start again; 2 usage; 3 no usable configuration.
     """
-    logging.basicConfig(
-        level=log_level, format="time=%(asctime)s level=%(levelname)s %(message)s", stream=sys.stderr, force=True
-    )
+    set_up(log_level)
     host, _, port = listen.rpartition(":")
     if not port.isdecimal():
         raise click.BadParameter(f"{listen!r} is not HOST:PORT", param_hint="--listen")
@@ -93,11 +92,11 @@ def main(
 
 async def _run(settings: Settings) -> int:
     """Take part in the election, and serve while leading; return the exit code."""
-    connection = await Connection.open(settings.target)
+    metrics = Metrics()
+    connection = await Connection.open(settings.target, metrics.answered)
     # One attempt: the work queue repeats whole passes, and a pass begins with new reads.
     driver = Driver(connection, attempts=1)
-    metrics = Metrics()
-    controller = Controller(driver, Recorder(connection, settings.identity), metrics)
+    controller = Controller(driver, Recorder(connection, settings.identity, metrics), metrics)
     lease = Lease(
         driver,
         settings.namespace,
@@ -124,7 +123,8 @@ async def _run(settings: Settings) -> int:
     runner = web.AppRunner(application(metrics.registry, alive, ready), access_log=None)
     await runner.setup()
     await web.TCPSite(runner, settings.host, settings.port).start()
-    _log.info("standing by: identity=%s lease=%s/%s", settings.identity, settings.namespace, settings.lease_name)
+    lease_name = f"{settings.namespace}/{settings.lease_name}"
+    _log.info(fields(event="standing-by", identity=settings.identity, lease=lease_name))
     work = asyncio.create_task(_lead(lease, controller))
     stopping = asyncio.create_task(stop.wait())
     try:
@@ -132,6 +132,7 @@ async def _run(settings: Settings) -> int:
         if work.done():
             work.result()
             return EXIT_LOST
+        _log.info(fields(event="stopping", identity=settings.identity))
         return 0
     finally:
         for task in (work, stopping):
@@ -148,7 +149,7 @@ async def _lead(lease: Lease, controller: Controller) -> None:
     electing = asyncio.create_task(lease.run())
     try:
         await lease.leading.wait()
-        _log.info("leading: identity=%s", lease.identity)
+        _log.info(fields(event="leading", identity=lease.identity))
         await serve_while_leading(controller, lease.lost)
     finally:
         electing.cancel()

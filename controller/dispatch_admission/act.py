@@ -56,11 +56,15 @@ class Result(StrEnum):
 
 @dataclass(frozen=True)
 class Outcome:
-    """The result of a pass, for logs, metrics, and for what to wake it by: the job whose end it waits for."""
+    """The result of a pass, for logs, metrics, and for what to wake it by: the job whose end it waits for.
+
+    `workload` and `uid` are the UIDs of the Workload and of the job.
+    """
 
     result: Result
     detail: str
     reason: Reason | None = None
+    workload: str | None = None
     job: str | None = None
     uid: str | None = None
     count: int | None = None
@@ -75,9 +79,10 @@ def readmit(
         return Outcome(Result.NOTHING, "the Workload is gone")
     seen = Observation(checks, parse_workload(raw))
     try:
-        return (yield from _pass(seen, acknowledge_seconds))
+        outcome = yield from _pass(seen, acknowledge_seconds)
     except ConflictError as error:
-        return Outcome(Result.CONFLICT, str(error))
+        outcome = Outcome(Result.CONFLICT, str(error))
+    return replace(outcome, workload=seen.workload.meta.uid)
 
 
 def _pass(seen: Observation, acknowledge_seconds: float) -> Operation[Outcome]:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import copy
-
 from dispatch_gates.contract.names import ADMISSION_CHECKS, CONTROLLER_NAME
-from dispatch_gates.contract.objects import JsonObject, entries, number, text
+from dispatch_gates.contract.objects import JsonObject, copied, entries, number, text
 from dispatch_gates.requests import ConflictError, Operation, ReplaceStatus, find, write
 
 
@@ -36,7 +34,7 @@ def activate(name: str, now: str) -> Operation[bool]:
             "lastTransitionTime": current.get("lastTransitionTime", now) if current.get("status") == "True" else now,
             "observedGeneration": generation,
         }
-        body = copy.deepcopy(check)
+        body = copied(check)
         body.setdefault("status", {})["conditions"] = [
             *(entry for entry in conditions if entry.get("type") != "Active"),
             active,

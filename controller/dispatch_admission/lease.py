@@ -7,16 +7,16 @@ ends it without telling the worker.
 from __future__ import annotations
 
 import asyncio
-import copy
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Final
 
+from dispatch_admission.logs import fields
 from dispatch_gates.cluster import Driver
 from dispatch_gates.contract.names import LEASES
-from dispatch_gates.contract.objects import JsonObject, number, text
+from dispatch_gates.contract.objects import JsonObject, copied, number, text
 from dispatch_gates.requests import AlreadyExistsError, ApiError, ConflictError, Create, Operation, Replace, find, write
 
 _log = logging.getLogger(__name__)
@@ -63,7 +63,7 @@ class Lease:
                 elif self.leading.is_set():
                     return self._lose("another replica holds the Lease, or this one makes no progress")
             except (ApiError, TimeoutError) as error:
-                _log.warning("lease not renewed: error=%s", error or "time-out")
+                _log.warning(fields(event="lease-not-renewed", error=str(error) or "time-out"))
             if self.leading.is_set() and clock() - self._renewed_at > self.seconds * 2 / 3:
                 return self._lose("the Lease could not be renewed in time")
             await asyncio.sleep(max(began + self.seconds / 5 - clock(), 0.01))
@@ -75,10 +75,10 @@ class Lease:
                 async with asyncio.timeout(self.seconds / 3):
                     await self.driver.run(self._free())
             except (ApiError, TimeoutError) as error:
-                _log.warning("lease not released; a standby waits %.0f s: error=%s", self.seconds, error or "time-out")
+                _log.warning(fields(event="lease-not-released", error=str(error) or "time-out"))
 
     def _lose(self, why: str) -> None:
-        _log.error("leadership lost: %s", why)
+        _log.error(fields(event="leadership-lost", why=why))
         self.leading.clear()
         self.lost.set()
 
@@ -107,7 +107,7 @@ class Lease:
     def _free(self) -> Operation[None]:
         raw = yield from find(LEASES, self.namespace, self.name)
         if raw is not None and text(raw, "spec", "holderIdentity") == self.identity:
-            body = copy.deepcopy(raw)
+            body = copied(raw)
             body["spec"]["holderIdentity"] = _FREE
             yield from write(Replace(LEASES, body))
 
@@ -116,7 +116,7 @@ class Lease:
 
     def _body(self, raw: JsonObject, transitions: int) -> JsonObject:
         now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
-        body = copy.deepcopy(raw)
+        body = copied(raw)
         spec = body.setdefault("spec", {})
         if spec.get("holderIdentity") != self.identity:
             spec["acquireTime"] = now

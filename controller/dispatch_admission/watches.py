@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
+from dispatch_admission.logs import fields
 from dispatch_gates.cluster import Driver
 from dispatch_gates.contract.names import Resource
 from dispatch_gates.contract.objects import JsonObject
@@ -20,6 +21,8 @@ WATCH_SECONDS: Final = 60.0
 """How long one watch lasts before it is begun anew from where it was; silence beyond that is a lost connection."""
 _FIRST_BACKOFF: Final = 0.5
 _LAST_BACKOFF: Final = 20.0
+_GRANTED_SECONDS: Final = 60.0
+"""How long a pause the API server may ask for."""
 
 
 @dataclass
@@ -27,19 +30,19 @@ class WatchLoop:
     """Keeps one resource watched for ever: list, watch, and list anew whenever events may have been missed.
 
     `listed` is called with each page of a list where `all_pages` is wanted, `gap` after a list that replaces
-    missed events, `changed` with each event.
+    missed events, `changed` with each event and whether it is a deletion, `restarted` after each break.
     """
 
     driver: Driver
     resource: Resource
-    changed: Callable[[JsonObject], None]
+    changed: Callable[[JsonObject, bool], None]
     listed: Callable[[JsonObject], None] | None = None
     gap: Callable[[], None] = lambda: None
     selector: str = ""
     metadata_only: bool = False
     synced: asyncio.Event = field(default_factory=asyncio.Event)
     alive_at: float = field(default_factory=time.monotonic)
-    restarts: int = 0
+    restarted: Callable[[], None] = lambda: None
 
     async def run(self) -> None:
         """Watch until cancelled. No answer of the API server ends this."""
@@ -60,9 +63,10 @@ class WatchLoop:
             except ApiError as error:
                 # An expired version is all in a day's work; whatever else it is, missed events are read by a list.
                 level = logging.INFO if isinstance(error, ExpiredError) else logging.WARNING
-                _log.log(level, "watch ended; listing in %.1f s: resource=%s error=%s", backoff, self.resource, error)
-            self.restarts += 1
-            await asyncio.sleep(backoff)
+                pause = max(backoff, min(error.retry_after or 0.0, _GRANTED_SECONDS))
+                _log.log(level, fields(event="watch-ended", resource=self.resource, again=f"{pause:.1f}s", error=error))
+            self.restarted()
+            await asyncio.sleep(pause)
             backoff = min(backoff * 2, _LAST_BACKOFF)
 
     async def list_once(self) -> str:
@@ -81,10 +85,10 @@ class WatchLoop:
 
     async def _watch(self, version: str) -> str:
         request = Watch(self.resource, "", version, WATCH_SECONDS, selector=self.selector)
-        async for raw, _ in self.driver.stream(request, metadata_only=self.metadata_only, bookmarks=True):
+        async for raw, deleted in self.driver.stream(request, metadata_only=self.metadata_only, bookmarks=True):
             self.alive_at = time.monotonic()
             version = str(raw["metadata"]["resourceVersion"])
             if raw["metadata"].get("name"):  # a bookmark has none
-                self.changed(raw)
+                self.changed(raw, deleted)
         self.alive_at = time.monotonic()
         return version

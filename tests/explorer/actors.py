@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 from dispatch_admission.act import Outcome, readmit
+from dispatch_admission.checks import is_ours
 from dispatch_gates import requests
 from dispatch_gates.contract import names
 from dispatch_gates.contract.objects import JsonObject
@@ -23,10 +24,10 @@ from dispatch_gates.operations.errors import OperationError
 from dispatch_gates.operations.holding import hold, release
 from dispatch_gates.operations.opening import open_job
 from dispatch_gates.operations.start import start
-from explorer import objects, rules
+from explorer import objects, reads, rules
 from explorer.rules import JOB, JOBSET, PODS, TRAINJOB, WORKLOAD
 from explorer.values import TrainJobPart, Workload, WorkloadPart
-from model.objects import CHECK, NAME, TEAM
+from model.objects import NAME, TEAM, admission_check
 from model.objects import WORKLOAD as WORKLOAD_NAME
 
 KINDS: Final = {
@@ -81,10 +82,11 @@ class Running(NamedTuple):
 
 
 class Last(NamedTuple):
-    """The write of a Workload's status with which an operation ends, and how it then ends."""
+    """The write of a Workload's status with which an operation ends, how it then ends, and what it should rest on."""
 
     value: Workload
     result: str
+    broken: str
 
 
 class Ended(NamedTuple):
@@ -102,6 +104,7 @@ class Product:
     kueue: bool = True
     rereads: bool = False
     """Whether a pass may read TrainJob or Workload more than once. The shipped one does not, which is checked."""
+    reads: reads.Reads = field(default_factory=reads.of_the_driver)
     _asked: dict[tuple[str, tuple[Reply, ...]], Ask | Ended] = field(default_factory=dict)
 
     def ask(self, running: Running) -> Ask | Ended:
@@ -167,7 +170,7 @@ class Product:
             case "job":
                 return [objects.job(value, version)]
         assert kind == "pods", kind
-        return [objects.pod(pod, index, version) for index, pod in enumerate(value)]
+        return [objects.pod(pod, index, version) for index, pod in enumerate(value) if not pod.hidden]
 
     def _abstract(self, request: requests.Request, replies: tuple[Reply, ...]) -> Ask:
         """Read a request as the model understands it; it must be about this job alone."""
@@ -221,9 +224,11 @@ def _said(value: Any) -> str:
 def shipped(*, kueue: bool = True) -> Product:
     """Return the product as it ships."""
     asked = objects.ASKED if kueue else objects.plain()
+    found = (admission_check(), admission_check(objects.OTHER_CHECK, "example.org/another"))
+    ours = frozenset(str(check["metadata"]["name"]) for check in found if is_ours(check))
     return Product(
         {
-            "pass": lambda: readmit(TEAM, WORKLOAD_NAME, frozenset({CHECK})),
+            "pass": lambda: readmit(TEAM, WORKLOAD_NAME, ours),
             "Start": lambda: start(asked),
             "Open": lambda: open_job(TEAM, NAME, objects.UID, seconds=0.5),
             "Hold": lambda: hold(TEAM, NAME, objects.UID),
@@ -284,6 +289,8 @@ class Actor:
             replies = tuple(reply._replace(stale=True) if reply.kind in kinds else reply for reply in replies)
         looked = effects & rules.LATE and any(reply.kind == "job" for reply in replies)
         looked = looked or (effects & rules.LATE and running.last is not None)
+        if running.operation == "pass" and running.last is None and len(_raises(running)) < 2:
+            looked = False  # it has yet to raise A, and to look again after that
         return self._settled(running._replace(replies=replies, tainted=running.tainted or bool(looked)))[0]
 
     def _settled(self, running: Running) -> tuple[Running | None, str]:
@@ -326,7 +333,7 @@ class Actor:
             return running
         assert isinstance(ends[0], Ended)
         base = running.replies[asked.version - 1]
-        return Running("pass", (base,), running.tainted, Last(asked.value, ends[0].result))
+        return Running("pass", (base,), running.tainted, Last(asked.value, ends[0].result, _unfounded(running, asked)))
 
     def _powerless(self, running: Running) -> bool:
         """Whether a pass can write nothing any more: what it began with has changed. It is then as good as over."""
@@ -349,6 +356,7 @@ class Actor:
         asked = self._asks(running)
         if asked.verb in ("get", "list"):
             yield self._read(running, asked, part)
+            yield from self._read_badly(running, asked, part)
         elif asked.verb == "watch":
             yield from self._watched(running, asked, part)
         else:
@@ -373,6 +381,20 @@ class Actor:
             missing = Reply(kind) if asked.verb == "list" else Reply("not found")
             return self._go(f"{label}: there is none", running, missing, part)
         return self._go(label, running, Reply(kind, value), part)
+
+    def _read_badly(self, running: Running, asked: Ask, part: Any) -> Iterator[rules.Outcome]:
+        """Answer a read with less than there is, or with what was there before, where the driver lets that be."""
+        driver, value = self.product.reads, part[0]
+        label = f"{running.operation} reads the {_NAMES[asked.part]}"
+        empty = Reply(_REPLIES[asked.part], () if asked.part == PODS else None)
+        if asked.verb == "list" and asked.part in (JOB, PODS) and value:
+            if not driver.all_pages:
+                yield self._go(f"{label}: the first page, which is empty", running, empty, part)
+            if driver.old_lists:
+                yield self._go(f"{label}: from a cache that shows none yet", running, empty, part)
+        if driver.old_objects and asked.part == JOBSET and value is not None and not value.suspend:
+            before = Reply("jobset", value._replace(suspend=True))
+            yield self._go(f"{label}: from a cache that shows it suspended, as it was", running, before, part)
 
     def _watched(self, running: Running, asked: Ask, part: Any) -> Iterator[rules.Outcome]:
         """Answer a watch: with what is there now, where that ends the waiting; or its time is up."""
@@ -406,6 +428,8 @@ class Actor:
         else:
             stored = self._on_workload(operation, asked, part, running.tainted)
         label, after, effects, reply, broken = stored
+        if operation == "pass":
+            broken = broken or (_misplaced(running, part.job) if number == TRAINJOB else _unfounded(running, asked))
         written = running._replace(
             replies=tuple(
                 found._replace(stale=True) if found.kind == _REPLIES[number] and effects else found
@@ -470,6 +494,51 @@ class Actor:
             else f"{operation} says why it waits"
         )
         return label, part._replace(workload=after), effects, reply, broken
+
+
+def _misplaced(running: Running, job: Any) -> str:
+    """R, on the version of the TrainJob over which A is raised, and on the JobSet as the pass has seen it."""
+    wrong = {
+        "is being deleted": job.deleting,
+        "has ended": job.ended,
+        "is gated": job.gate,
+        "is held": job.held,
+        "is not suspended": not job.suspend,
+        "is another one of the name": job.other,
+    }
+    found = next((f"R: A is raised where the TrainJob {why}" for why, is_so in wrong.items() if is_so), "")
+    jobset = _last(running, "jobset")
+    if not found and (jobset is None or not jobset.suspend):
+        found = "R: A is raised where the JobSet is not suspended"
+    if not found and jobset.rank != job.rank:
+        found = "R: A is raised where the JobSet does not carry the one before"
+    return found
+
+
+def _unfounded(running: Running, asked: Ask) -> str:
+    """S2 and S3, on what a pass that sets Ready has seen, and when."""
+    if asked.value.check != "Ready":
+        return ""
+    if running.last is not None:
+        return running.last.broken
+    job, jobset, jobs = _last(running, "trainjob"), _last(running, "jobset"), _raises(running)
+    if len(jobs) < 2:
+        return "S3: Ready without a raise of A"
+    if asked.version > jobs[-1]:
+        return "S3: Ready on a version of the Workload that was read after A was raised"
+    if jobset is None or not jobset.suspend or jobset.rank != job.rank:
+        return "S2: Ready although the JobSet was not seen to carry the A that was raised"
+    return ""
+
+
+def _raises(running: Running) -> list[int]:
+    """Return which replies were the TrainJob: as it was read and, from the second on, as A was raised in it."""
+    return [number for number, reply in enumerate(running.replies, 1) if reply.kind == "trainjob"]
+
+
+def _last(running: Running, kind: str) -> Any:
+    """Return the last value of a kind that an operation has seen."""
+    return next((reply.value for reply in reversed(running.replies) if reply.kind == kind), None)
 
 
 def _too_early(found: Any) -> str:

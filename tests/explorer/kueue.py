@@ -80,7 +80,7 @@ def job_reconciler(job: TrainJobPart, part: WorkloadPart) -> Iterator[Outcome]:
     """Make the Workload, carry the gate over, start, stop, clear quota, see the end."""
     yield from _of_workload(job, part)
     owner, found = job.job, part.workload
-    if owner is None or owner.deleting:
+    if owner is None or owner.deleting or owner.other:
         return
     runs = found is not None and found.admitted is True and not found.evicted and not found.deleting
     if job.starting:
@@ -94,11 +94,11 @@ def job_reconciler(job: TrainJobPart, part: WorkloadPart) -> Iterator[Outcome]:
 def _of_workload(job: TrainJobPart, part: WorkloadPart) -> Iterator[Outcome]:
     owner, found = job.job, part.workload
     if found is None:
-        if owner is not None and not owner.deleting and not owner.ended:
+        if owner is not None and not (owner.deleting or owner.ended or owner.other):
             yield _both("makes the Workload", job, part, Workload(gate=owner.gate))
         return
-    if owner is None:
-        return
+    if owner is None or owner.other:
+        return  # left for the garbage collector
     if found.gate and not owner.gate and found.active:
         yield _both("carries the open gate over", job, part, found._replace(gate=False))
     if owner.ended and not found.finished:

@@ -52,8 +52,10 @@ class Scenario:
     without: tuple[Rule, ...] = ()
     assumed: bool = True
     """The assumption of the README: the children finish early what they decided before an eviction."""
-    judged: tuple[str, ...] = ("S",)
+    judged: tuple[str, ...] = ("S", "R")
     """Which promises are judged, by what their breach begins with."""
+    world: tuple[Any, ...] | None = None
+    """The five parts of each job at the beginning, where they are not as `started` says; A begins with 0 there."""
     losses: int = 1
     crashes: int | None = None
     evictions: int | None = None
@@ -100,7 +102,7 @@ class Model:
     def initial(self) -> State:
         """The state at the beginning."""
         job = TrainJob(suspend=True, rank=0) if self.scenario.started else None
-        world = (TrainJobPart(job), WorkloadPart(), JobSetPart(), JobPart(), PodsPart())
+        world = self.scenario.world or (TrainJobPart(job), WorkloadPart(), JobSetPart(), JobPart(), PodsPart())
         budget = Budget(_limit(self.scenario.crashes), _limit(self.scenario.evictions))
         return (*world * self.scenario.jobs, *(None for _ in self.actors), budget)
 
@@ -172,13 +174,13 @@ class Model:
                 yield Step(actor, f"{outcome.label}{suffix}: ruled out by the assumption", self.canonical(lost))
                 return
             after[at + WORKLOAD], after[at + JOBSET], after[at + JOB] = found.workload, found.jobset, found.job
-            broken = broken or found.broken
+            broken = self.judged(broken) or found.broken
             effects &= ~LATE
         if effects & NOTED:
             for index, (_, other) in enumerate(self.actors, self.first_actor):
                 if index != own:
                     after[index] = noted(other, after[index], at, effects & NOTED)
-        broken = broken or promises.closed(after[at + TRAINJOB], after[at + PODS])
+        broken = self.judged(broken) or promises.closed(after[at + TRAINJOB], after[at + PODS])
         yield Step(actor, outcome.label + suffix, self.canonical(tuple(after)), self.judged(broken))
 
     def _reserved(self, state: State) -> int:

@@ -28,6 +28,9 @@ ASKED: Final = JobSpec(
     owner="project/stack",
 )
 UID: Final = "uid-trainjob"
+OTHER_UID: Final = "uid-trainjob-made-anew"
+OTHER_CHECK: Final = "somebody-elses"
+"""A check of another controller, on every Workload, before ours and always Pending."""
 _ADMITTED_AT: Final = "2026-01-01T00:00:10Z"
 _EARLIER: Final = "2026-01-01T00:00:08Z"
 _LATER: Final = "2026-01-01T00:00:12Z"
@@ -58,7 +61,9 @@ def trainjob(found: TrainJob, version: int, kueue: bool) -> JsonObject:
     """Render a TrainJob. The result is shared: it is not to be changed."""
     body = copy.deepcopy(_asked(kueue))
     metadata = body["metadata"]
-    metadata.update(uid=UID, resourceVersion=str(version), creationTimestamp=objects.T0, generation=1)
+    metadata.update(
+        uid=OTHER_UID if found.other else UID, resourceVersion=str(version), creationTimestamp=objects.T0, generation=1
+    )
     if not found.gate:
         del metadata["annotations"][names.ADMISSION_GATED_BY]
     if found.held:
@@ -117,10 +122,10 @@ def workload(found: Workload, version: int) -> JsonObject:
     for kind, value in (("Evicted", found.evicted), ("Finished", found.finished)):
         if value:
             said[kind] = True
-    checks = []
+    checks = [objects.check_state(OTHER_CHECK, "Pending", time=_EARLIER)]
     if found.check:
         time = _LATER if found.ahead else _EARLIER
-        checks = [objects.check_state(state=found.check, message=_SAID, time=time)]
+        checks.append(objects.check_state(state=found.check, message=_SAID, time=time))
     body = objects.workload(
         said,
         checks=checks,
@@ -139,11 +144,12 @@ def workload(found: Workload, version: int) -> JsonObject:
 
 def read_workload_status(body: JsonObject, before: Workload, version: int) -> Workload:
     """Read back a status written over `before`."""
-    entries = dig(body, "status", "admissionChecks") or [{}]
-    state, message, time = (entries[0].get(key) for key in ("state", "message", "lastTransitionTime"))
+    ours = {entry["name"]: entry for entry in dig(body, "status", "admissionChecks")}.get(objects.CHECK, {})
+    state, message, time = (ours.get(key) for key in ("state", "message", "lastTransitionTime"))
     expected = copy.deepcopy(workload(before, version))
     for entry in expected["status"]["admissionChecks"]:
-        entry.update(state=state, message=message, lastTransitionTime=time)
+        if entry["name"] == objects.CHECK:
+            entry.update(state=state, message=message, lastTransitionTime=time)
     if expected != body:
         raise ForeignWriteError("Workload status")
     ahead = before.admitted is not None and str(time) > _ADMITTED_AT
@@ -185,7 +191,8 @@ def job(found: Job, version: int) -> JsonObject:
 @functools.cache
 def pod(found: Pod, index: int, version: int) -> JsonObject:
     """Render a pod. The result is shared."""
-    containers = ("running",) if found.phase == "Running" else ("waiting",) if found.phase == "Pending" else ("",)
+    # Of one that is lost from sight nothing is known; it may have been lost before it said anything.
+    containers = {"Running": ("running",), "Pending": ("waiting",)}.get(found.phase)
     body = objects.pod(
         found.phase,
         name=f"{objects.NAME}-node-0-0-{index}",

@@ -48,8 +48,8 @@ def approve(
 
 
 def _broken(trainjob: TrainJobPart, workload: WorkloadPart, jobset: JobSetPart, job: JobPart, pods: PodsPart) -> str:
-    if trainjob.job is None:
-        return "S2: let run without a TrainJob"
+    if trainjob.job is None or trainjob.job.other:
+        return ""  # nothing is let run: a Workload starts the TrainJob that it was made for, and that is gone
     if pods.pods:
         phase = pods.pods[0].phase
         return f"S2: let run while a pod of the previous execution may still run (A={pods.pods[0].rank}, {phase})"

@@ -20,7 +20,7 @@ LAG = 2
 
 
 class TrainJob(NamedTuple):
-    """A TrainJob: what the gates, Kueue and Trainer look at."""
+    """A TrainJob: what the gates, Kueue and Trainer look at. `other`: made anew, of another UID under the same name."""
 
     suspend: bool
     rank: int
@@ -29,6 +29,7 @@ class TrainJob(NamedTuple):
     opened: bool = False
     ended: bool = False
     deleting: bool = False
+    other: bool = False
 
 
 class Workload(NamedTuple):
@@ -68,11 +69,15 @@ class Job(NamedTuple):
 
 
 class Pod(NamedTuple):
-    """A pod that may run: its phase is Pending, Running or Unknown. One that has ended is not kept."""
+    """A pod that may run: its phase is Pending, Running or Unknown. One that has ended is not kept.
+
+    `hidden`: somebody took JobSet's label off it. The Job controller, which goes by labels of its own, still counts it.
+    """
 
     rank: int
     phase: str
     deleting: bool = False
+    hidden: bool = False
 
 
 class Reader(NamedTuple):

@@ -8,6 +8,7 @@ import time
 
 import click
 
+from explorer.mutations import TABLE_FILE, table
 from faithful.bare import bare_cluster
 from faithful.play import play_seeds
 
@@ -28,6 +29,14 @@ def requests(sequences: int, seed: int) -> None:
     click.echo(f"{sequences} sequences compared, {len(reports)} differ ({time.monotonic() - began:.0f} s)")
     if reports:
         raise click.ClickException("\n".join(reports))
+
+
+@main.command()
+def mutants() -> None:
+    """Take away each precondition, have the explorer find it, and write the table of it: tests/mutants.md."""
+    began = time.monotonic()
+    TABLE_FILE.write_text(table())
+    click.echo(f"{TABLE_FILE.name} written ({time.monotonic() - began:.0f} s)")
 
 
 if __name__ == "__main__":

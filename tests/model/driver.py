@@ -43,9 +43,12 @@ class ModelDriver:
     async def stream(self, request: Watch, **_: bool) -> AsyncGenerator[tuple[JsonObject, bool], None]:
         """Yield each change until the time of the watch is over."""
         loop = asyncio.get_running_loop()
-        end, version = loop.time() + request.seconds, int(request.resource_version)
+        end, version, looked = loop.time() + request.seconds, int(request.resource_version), -1
         while loop.time() < end:
             await asyncio.sleep(_LOOK_SECONDS)
+            if looked != self._server.state.version:  # nobody acts where nothing happened
+                self._server.idle(request)
+                looked = self._server.state.version
             for body, deleted, at in self._server.state.events(replace(request, resource_version=str(version))):
                 version = at
                 yield body, deleted

@@ -1,4 +1,4 @@
-"""Evidence that is shared, in virtual time, as named checks: see `test_sharing` and the mutants."""
+"""What passes share, in virtual time, as named checks: see `test_sharing` and the mutants."""
 
 from __future__ import annotations
 
@@ -10,20 +10,24 @@ from aiohttp import web
 
 from dispatch_admission.sharing import MAX_NAMES, Sharing
 from dispatch_gates.cluster import Driver
-from dispatch_gates.contract.names import JOBS, JOBSET_NAME, PODS, TRAINJOBS
+from dispatch_gates.contract.names import ADMISSION_COUNT, JOBS, JOBSET_NAME, JOBSETS, PODS, TRAINJOBS
 from dispatch_gates.contract.objects import JsonObject
 from dispatch_gates.requests import (
     ApiError,
     BadReplyError,
+    Changes,
     DeniedError,
     Get,
     InvalidError,
     List,
     Listing,
     NotFoundError,
+    Operation,
+    Replace,
     Request,
     ThrottledError,
     UnreachableError,
+    Watch,
 )
 from model import objects, virtual_time
 from model.apiserver import ApiServer
@@ -286,6 +290,162 @@ def what_is_of_another_kind_is_left_alone() -> None:
 
     _, asked = telling(story)
     assert asked[:-1] == requests
+
+
+def reading(*steps: Request) -> Operation[list[Any]]:
+    """An operation that asks for one thing after the other."""
+    found = []
+    for step in steps:
+        found.append((yield step))
+    return found
+
+
+def jobset(version: int, **labels: str) -> JsonObject:
+    body = objects.jobset()
+    body["metadata"].update(resourceVersion=str(version), labels=labels)
+    return body
+
+
+READ = Get(JOBSETS, TEAM, objects.NAME)
+
+
+def change_of(version: str = "101", seconds: float = 10.0) -> Watch:
+    """What a pass asks for that has read a JobSet and waits for it to change."""
+    return Watch(JOBSETS, TEAM, version, seconds, name=objects.NAME)
+
+
+@CHECKS
+def a_jobset_that_changes_is_seen_in_the_stream_of_all() -> None:
+    async def story(sharing: Sharing, _: Slow) -> None:
+        passing = asyncio.create_task(sharing.run(reading(READ, change_of())))
+        await asyncio.sleep(3)
+        assert not passing.done()
+        sharing.jobset_changed(jobset(102), False)
+        _, changes = await passing
+        assert [body["metadata"]["resourceVersion"] for body, _ in changes.events] == ["102"]
+        assert changes.seconds_left == 8
+        assert asyncio.get_running_loop().time() == 3
+        assert vars(sharing)["_jobsets"] == {}, "nothing is kept of a pass that has ended"
+
+    _, asked = telling(story, objects.jobset())
+    assert asked == [READ], "no watch of its own"
+
+
+@CHECKS
+def a_change_between_the_read_and_the_wait_is_not_missed() -> None:
+    other = Get(TRAINJOBS, TEAM, objects.NAME)
+
+    async def story(sharing: Sharing, _: Slow) -> None:
+        passing = asyncio.create_task(sharing.run(reading(READ, other, change_of())))
+        await asyncio.sleep(1.5)  # it reads something else now
+        sharing.jobset_changed(jobset(102), True)
+        changes = (await passing)[-1]
+        assert [deleted for _, deleted in changes.events] == [True]
+        assert asyncio.get_running_loop().time() == 2
+
+    telling(story, objects.jobset(), objects.trainjob())
+
+
+@CHECKS
+def what_is_not_newer_than_what_was_read_is_no_change() -> None:
+    """The stream may lag: it tells of what the pass has read already, or of what was before it."""
+
+    async def story(sharing: Sharing, _: Slow) -> None:
+        passing = asyncio.create_task(sharing.run(reading(READ, change_of("101", 5))))
+        await asyncio.sleep(2)
+        sharing.jobset_changed(jobset(99), False)
+        sharing.jobset_changed(jobset(101), False)
+        other = jobset(105)
+        other["metadata"]["namespace"] = "other"
+        sharing.jobset_changed(other, False)
+        changes = (await passing)[-1]
+        assert changes == Changes((), 0.0)
+        assert asyncio.get_running_loop().time() == 6, "its own time is a bound"
+
+    telling(story, objects.jobset())
+
+
+@CHECKS
+def where_the_stream_may_have_missed_something_a_pass_watches_by_itself() -> None:
+    async def story(sharing: Sharing, driver: Slow) -> None:
+        passing = asyncio.create_task(sharing.run(reading(READ, change_of())))
+        await asyncio.sleep(3)
+        driver.server.put(jobset(0, n="1"))
+        sharing.jobsets_missed()
+        changes = (await passing)[-1]
+        assert [body["metadata"]["resourceVersion"] for body, _ in changes.events] == ["102"]
+
+    _, asked = telling(story, objects.jobset())
+    assert asked == [READ, change_of(seconds=8)]
+
+
+@CHECKS
+def a_jobset_that_was_not_read_is_watched_as_asked() -> None:
+    elsewhere = Watch(PODS, TEAM, "0", 5)
+
+    async def story(sharing: Sharing, _: Slow) -> None:
+        await sharing.run(reading(change_of("0")))
+        await sharing.run(reading(READ, elsewhere))
+
+    _, asked = telling(story, objects.jobset())
+    assert asked == [change_of("0"), READ, elsewhere]
+
+
+@CHECKS
+def after_the_close_nothing_is_sent_and_what_was_sent_is_answered() -> None:
+    """A pass is dropped between two requests: the write that is under way is applied, and the next one is not sent."""
+    raised, later = objects.trainjob(2), objects.trainjob(3)
+
+    async def story(sharing: Sharing, driver: Slow) -> None:
+        server = driver.server
+        for body in (raised, later):
+            body["metadata"]["resourceVersion"] = server.read(TRAINJOBS, objects.NAME)["metadata"]["resourceVersion"]
+        passing = asyncio.create_task(sharing.run(reading(Replace(TRAINJOBS, raised), Replace(TRAINJOBS, later))))
+        waits = asyncio.create_task(sharing.run(reading(Get(TRAINJOBS, TEAM, objects.NAME), READ)))
+        await asyncio.sleep(_LIST_SECONDS / 4)
+        for task in (passing, waits):
+            task.cancel()
+        closing = asyncio.create_task(sharing.close())
+        found = await asyncio.gather(passing, waits, return_exceptions=True)
+        assert [type(error) for error in found] == [asyncio.CancelledError] * 2
+        await closing
+        assert count_in(server) == "2"
+        try:
+            await sharing.run(reading(READ))
+        except asyncio.CancelledError:
+            return
+        raise AssertionError("something was sent after the close")
+
+    server, asked = telling(story, objects.trainjob())
+    assert {type(request) for request in asked} == {Replace, Get}
+    assert len(asked) == 2
+    assert count_in(server) == "2"
+
+
+def count_in(server: ApiServer) -> str:
+    """A of the job, as text."""
+    replicated = server.read(TRAINJOBS, objects.NAME)["spec"]["runtimePatches"][0]["trainingRuntimeSpec"]["template"]
+    annotations = replicated["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["metadata"]["annotations"]
+    return str(annotations[ADMISSION_COUNT])
+
+
+@CHECKS
+def a_write_that_is_never_answered_does_not_hold_up_the_end() -> None:
+    class Hanging(Slow):
+        async def perform(self, _: Request) -> Any:
+            await asyncio.sleep(3600)
+
+    async def main() -> None:
+        sharing = Sharing(cast(Driver, Hanging(ApiServer())))
+        body = objects.trainjob()
+        body["metadata"]["resourceVersion"] = "7"
+        passing = asyncio.create_task(sharing.run(reading(Replace(TRAINJOBS, body))))
+        await asyncio.sleep(1)
+        passing.cancel()
+        await sharing.close()
+        assert asyncio.get_running_loop().time() == 6
+
+    virtual_time.run(main())
 
 
 @CHECKS

@@ -394,6 +394,36 @@ def a_workload_made_anew_under_the_same_name() -> None:
 
 
 @CHECKS
+def one_of_eight_checks() -> None:
+    """As many as a Workload can have, in every state: ours alone changes, and it waits for none of the others."""
+    states = ("Ready", "Pending", "Retry", "Rejected", "Ready", "Pending", "Retry")
+    others = [check_state(f"check-{number}", state) for number, state in enumerate(states)]
+    server = scene(workload=objects.workload(checks=[*others[:5], check_state(), *others[5:]]))
+    assert run_pass(server).result is Result.ADMITTED
+    entries = server.read(WORKLOADS, WORKLOAD)["status"]["admissionChecks"]
+    assert [entry for entry in entries if entry["name"] != CHECK] == others
+    assert (entries[5]["name"], entries[5]["state"]) == (CHECK, "Ready")
+
+
+@CHECKS
+def a_workload_that_is_made_anew_while_a_pass_is_under_way() -> None:
+    """Same name, another UID, as after a change of the runtime: at no moment is anything written to the new one."""
+    for stop in range(1, 11):
+        server = scene()
+        process = Process(server, readmit(TEAM, WORKLOAD, OURS))
+        for _ in range(stop):
+            process.step()
+        server.remove(WORKLOADS, WORKLOAD)
+        server.put(objects.workload(uid="uid-anew"))
+        assert process.finish().result is Result.CONFLICT, stop
+        anew = server.read(WORKLOADS, WORKLOAD)
+        assert (anew["metadata"]["uid"], our_entry(anew)["state"]) == ("uid-anew", "Pending"), stop
+        before = count(server, NAME)
+        assert run_pass(server).result is Result.ADMITTED
+        assert count(server, NAME) == before + 1
+
+
+@CHECKS
 def two_checks_of_ours_on_one_queue() -> None:
     """Each is served in its turn; the second Ready has an A of its own, and then nothing is left to do."""
     both = frozenset({CHECK, "dispatch-2"})

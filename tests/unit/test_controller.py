@@ -18,19 +18,21 @@ import pytest
 from aiohttp import web
 from prometheus_client import generate_latest
 
-from dispatch_admission.controller import Controller, Key, Waiting, serve_while_leading
+from dispatch_admission.controller import Controller, serve_while_leading
 from dispatch_admission.events import Recorder
 from dispatch_admission.metrics import Metrics
 from dispatch_gates.cluster import Driver
 from dispatch_gates.contract.names import ADMISSION_CHECKS, EVENTS, JOBS, PODS, TRAINJOBS, WORKLOADS
 from dispatch_gates.contract.objects import JsonObject
+from dispatch_gates.requests import Get, List, Request
 from model import objects, virtual_time
 from model.apiserver import ApiServer
 from model.driver import ModelDriver
 from model.http import Front, failure, served
-from model.objects import CHECK, NAME, TEAM, WORKLOAD
+from model.objects import CHECK, NAME, WORKLOAD
 from model.promises import broken, count, our_entry
 from unit.pass_checks import scene
+from unit.test_logs import parsed
 
 FOREIGN = objects.workload(name="other", uid="uid-other", owned=False)
 
@@ -65,6 +67,12 @@ class Running:
                 return float(line.split()[-1])
         return 0.0
 
+    def waiting(self) -> float:
+        """Return how many Workloads wait."""
+        text = generate_latest(self.metrics.registry).decode()
+        lines = [line for line in text.splitlines() if line.startswith("dispatch_admission_waiting_workloads{")]
+        return sum(float(line.split()[-1]) for line in lines)
+
 
 def serving(
     server: ApiServer,
@@ -81,7 +89,7 @@ def serving(
     async def main() -> None:
         async with served(answer) as found:
             metrics = Metrics()
-            controller = Controller(found.driver, Recorder(found.connection, "me"), metrics, resync_seconds=60)
+            controller = Controller(found.driver, Recorder(found.connection, "me", metrics), metrics, resync_seconds=60)
             async with _task(controller.run()):
                 await story(Running(server, controller, metrics))
 
@@ -110,8 +118,8 @@ def test_what_is_there_at_the_start() -> None:
         assert found.controller.progressing()
         active = server.read(ADMISSION_CHECKS, CHECK, "")["status"]["conditions"][0]
         assert (active["type"], active["status"]) == ("Active", "True")
-        assert found.metric('passes_total{result="admitted"}') == 1
-        assert found.metric('passes_total{result="foreign"}') == 1
+        await until(lambda: found.metric('passes_total{result="admitted"}') == 1)
+        await until(lambda: found.metric('passes_total{result="foreign"}') == 1)
 
     serving(server, story)
     assert count(server, NAME) == 2
@@ -187,10 +195,10 @@ def test_a_change_wakes_what_waits_for_it(
     async def story(found: Running) -> None:
         await until(lambda: waits in found.message())
         await asyncio.sleep(1)  # the second look has passed, too
-        assert found.metric("waiting_workloads") == 1
+        assert found.waiting() == 1
         wake(server)
         await until(lambda: found.state() == "Ready")
-        await until(lambda: found.metric("waiting_workloads") == 0)
+        await until(lambda: found.waiting() == 0)
 
     serving(server, story)
     assert count(server, NAME) == 2
@@ -244,25 +252,25 @@ def test_errors_are_retried(path: str, status: int) -> None:
 
 
 def test_events_for_people() -> None:
-    """One for the raise; and one, counted up, for a wait that does not end by itself."""
+    """One for the raise, and one for a wait that does not end by itself; each on the job and on its Workload."""
     server = scene(trainjob=objects.trainjob("x"), jobset=objects.jobset("x"), more=[objects.admission_check()])
     seen: list[JsonObject] = []
 
     async def story(found: Running) -> None:
-        await until(lambda: bool(_events(server)))
-        seen.extend(_events(server))
+        await until(lambda: len(_events(server)) == 2)
         server.put(objects.trainjob())
         server.put(objects.jobset())
         await until(lambda: found.state() == "Ready")
-        await until(lambda: len({event["reason"] for event in _events(server)}) == 2)
+        await until(lambda: len(_events(server)) == 4)
         seen.extend(_events(server))
 
     serving(server, story)
-    kinds = {event["reason"]: event for event in seen}
-    assert (kinds["CountUnreadable"]["type"], kinds["AdmissionCountRaised"]["type"]) == ("Warning", "Normal")
-    for event in kinds.values():
-        assert event["involvedObject"]["name"] == NAME
-        assert event["involvedObject"]["uid"] == "uid-trainjob"
+    about = {(event["involvedObject"]["kind"], event["reason"]): event for event in seen}
+    assert len(about) == 4
+    for (kind, reason), event in about.items():
+        assert event["type"] == {"CountUnreadable": "Warning", "AdmissionCountRaised": "Normal"}[reason]
+        expected = {"TrainJob": (NAME, "uid-trainjob"), "Workload": (WORKLOAD, "uid-workload")}[kind]
+        assert (event["involvedObject"]["name"], event["involvedObject"]["uid"]) == expected
 
 
 def _events(server: ApiServer) -> list[JsonObject]:
@@ -288,7 +296,7 @@ def hour(
 
     async def main() -> Metrics:
         clock = asyncio.get_running_loop().time
-        for module in ("controller", "watches"):
+        for module in ("controller", "watches", "metrics"):
             monkeypatch.setattr(f"dispatch_admission.{module}.time", SimpleNamespace(monotonic=clock))
         metrics, driver = Metrics(), cast(Driver, ModelDriver(server))
         controller = Controller(driver, cast(Recorder, _Silent()), metrics)
@@ -308,7 +316,10 @@ def hour(
 class _Silent:
     """Writes no Events."""
 
-    async def record(self, *_: object) -> None:
+    def note(self, *_: object) -> None:
+        return
+
+    async def run(self) -> None:
         return
 
 
@@ -322,6 +333,77 @@ def test_a_waiting_workload_is_looked_at_with_each_resync_and_written_once(monke
     metrics = hour(server, monkeypatch)
     assert [entry.reply["kind"] for entry in server.writes] == ["AdmissionCheck", "Workload"]
     assert 115 <= passes(metrics, "waiting") <= 130
+
+
+def test_a_wait_is_logged_once_and_a_decision_is_one_line(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    server = scene(pods=[objects.pod()], more=[objects.admission_check()])
+    caplog.set_level("INFO")
+
+    def story(_: Running) -> None:
+        server.remove(PODS, objects.pod()["metadata"]["name"])
+
+    hour(server, monkeypatch, story)
+    lines = [record.getMessage() for record in caplog.records if "event=decision" in record.getMessage()]
+    waited, admitted = (parsed(line) for line in lines)
+    assert waited.pop("detail").startswith("StillRunning: ")
+    assert waited == {
+        "event": "decision",
+        "workload": f"team/{WORKLOAD}",
+        "uid": "uid-workload",
+        "result": "waiting",
+        "reason": "StillRunning",
+        "job": NAME,
+    }
+    assert (admitted["result"], admitted["count"], admitted["job"]) == ("admitted", "2", NAME)
+
+
+def test_what_waits_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    server = scene(pods=[objects.pod()], more=[objects.admission_check()])
+
+    def value(metrics: Metrics, name: str, **labels: str) -> float | None:
+        return metrics.registry.get_sample_value(f"dispatch_admission_{name}", labels)
+
+    def story(found: Running) -> None:
+        assert value(found.metrics, "waiting_workloads", reason="StillRunning") == 1
+        assert value(found.metrics, "waiting_workloads", reason="Held") == 0
+        assert value(found.metrics, "longest_wait_seconds", reason="StillRunning") == pytest.approx(60, abs=1)
+        server.remove(PODS, objects.pod()["metadata"]["name"])
+
+    metrics = hour(server, monkeypatch, story)
+    assert value(metrics, "waiting_workloads", reason="StillRunning") == 0
+    assert value(metrics, "longest_wait_seconds", reason="StillRunning") == 0
+    assert value(metrics, "reserved_to_ready_seconds_count", result="admitted") == 1
+    assert value(metrics, "reserved_to_ready_seconds_sum", result="admitted") == pytest.approx(60, abs=2)
+    assert value(metrics, "queue_depth") == 0
+
+
+def test_a_controller_whose_passes_never_end_makes_no_progress(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The Lease is not renewed then, and liveness fails: watches that are alive are not enough."""
+    server = backlog(40)
+
+    class Hanging(ModelDriver):
+        async def perform(self, request: Request) -> Any:
+            if isinstance(request, Get) and request.resource == TRAINJOBS:
+                await asyncio.sleep(3600)
+            return await super().perform(request)
+
+    async def main() -> None:
+        monkeypatch.setattr(
+            "dispatch_admission.controller.time", SimpleNamespace(monotonic=asyncio.get_running_loop().time)
+        )
+        monkeypatch.setattr(
+            "dispatch_admission.watches.time", SimpleNamespace(monotonic=asyncio.get_running_loop().time)
+        )
+        controller = Controller(cast(Driver, Hanging(server)), cast(Recorder, _Silent()), Metrics())
+        async with _task(controller.run()):
+            await asyncio.sleep(60)
+            assert controller.progressing()
+            await asyncio.sleep(240)
+            assert not controller.progressing()
+
+    virtual_time.run(main())
 
 
 def test_a_lost_wake_up_costs_a_resync_at_the_most(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -367,7 +449,8 @@ def test_serving_ends_with_leadership() -> None:
     async def main() -> None:
         async with served(Front(server)) as found:
             lost = asyncio.Event()
-            controller = Controller(found.driver, Recorder(found.connection, "me"), Metrics())
+            metrics = Metrics()
+            controller = Controller(found.driver, Recorder(found.connection, "me", metrics), metrics)
             serving = asyncio.create_task(serve_while_leading(controller, lost))
             await until(lambda: controller.synced)
             assert not serving.done()
@@ -381,18 +464,51 @@ def test_serving_ends_with_leadership() -> None:
     asyncio.run(main())
 
 
-def test_which_workloads_wait_for_which_job() -> None:
-    waiting = Waiting()
-    one, two, job = Key(TEAM, "one"), Key(TEAM, "two"), Key(TEAM, "job")
-    waiting.put(one, "job")
-    waiting.put(two, "job")
-    assert waiting.workloads == {job: {one, two}}
-    waiting.put(one, "other")
-    waiting.put(two, None)
-    waiting.put(two, None)
-    assert waiting.workloads == {Key(TEAM, "other"): {one}}
-    waiting.put(one, None)
-    assert (waiting.workloads, waiting.jobs) == ({}, {})
+def backlog(number: int) -> ApiServer:
+    """So many jobs of dispatch's that have quota, each with a pod of its last execution that runs on."""
+    server = ApiServer(objects.admission_check())
+    for index in range(number):
+        name, uid = f"dj-{index:026d}-s1", f"uid-{index}"
+        owner = objects.owner("TrainJob", name, uid)
+        server.put(objects.trainjob(name=name, uid=uid))
+        server.put(objects.jobset(name=name, uid=f"{uid}-jobset", owned_by=owner))
+        server.put(objects.job(of=name, jobset_uid=f"{uid}-jobset"))
+        server.put(objects.pod(name=f"{name}-pod", of=name))
+        server.put(objects.workload(name=f"trainjob-{name}", uid=f"{uid}-workload", owned_by=owner))
+    return server
+
+
+def test_others_are_waved_through_while_many_jobs_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And at once: not after all of them."""
+    server = backlog(300)
+    monkeypatch.setattr("model.driver._LOOK_SECONDS", 0.02)
+
+    async def main() -> None:
+        metrics, driver = Metrics(), cast(Driver, ModelDriver(server))
+        async with _task(Controller(driver, cast(Recorder, _Silent()), metrics).run()):
+            while passes(metrics, "waiting") < 10:  # noqa: ASYNC110 - virtual time
+                await asyncio.sleep(0.01)
+            server.put(FOREIGN)
+            began = asyncio.get_running_loop().time()
+            while our_entry(server.read(WORKLOADS, "other"))["state"] != "Ready":  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+            assert asyncio.get_running_loop().time() - began < 0.5
+            assert passes(metrics, "waiting") < 200, "the jobs were not all looked at first"
+            while passes(metrics, "waiting") < 300:  # noqa: ASYNC110
+                await asyncio.sleep(0.1)
+
+    virtual_time.run(main())
+    assert broken(server) == []
+    evidence = [request for request in server.requests if isinstance(request, List) and request.selector]
+    assert len(evidence) < 300, "300 passes and more, each with two lists, share them"
+
+
+def test_many_that_wait_are_looked_at_no_more_often_than_a_few(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dispatch_admission.controller.RESYNC_APART_SECONDS", 60)
+    server = backlog(10)
+    metrics = hour(server, monkeypatch)
+    assert [entry.reply["kind"] for entry in server.writes] == ["AdmissionCheck", *["Workload"] * 10]
+    assert 60 + 20 <= passes(metrics, "waiting") <= 60 + 25, "one a minute, beside the first two looks at each"
 
 
 def test_jobs_that_nobody_waits_for_wake_nobody() -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -647,3 +647,41 @@ def test_create_conflict_and_delete_over_http() -> None:
             await perform(READ)
 
     asking(Front(server), talk)
+
+
+def test_every_request_is_told_of_by_verb_and_status() -> None:
+    """For metrics: the verbs are RBAC's, and 0 is the status of an answer that never came."""
+    told: list[tuple[str, int]] = []
+    server = ApiServer(objects.trainjob(), objects.pod())
+    body = server.read(TRAINJOBS, NAME)
+    requests: list[tuple[Request, str, int]] = [
+        (Get(TRAINJOBS, TEAM, NAME), "get", 200),
+        (Get(TRAINJOBS, TEAM, "none"), "get", 404),
+        (Get(NAMESPACES, "", "none"), "get", 404),
+        (List(PODS, TEAM, ""), "list", 200),
+        (List(PODS, "", ""), "list", 200),
+        (List(TRAINJOBS, "", ""), "list", 200),
+        (Watch(PODS, TEAM, "100", 0.2), "watch", 200),
+        (Replace(TRAINJOBS, body), "update", 200),
+        (ReplaceStatus(TRAINJOBS, body), "update", 200),
+        (Create(TRAINJOBS, body), "create", 409),
+        (Delete(TRAINJOBS, TEAM, NAME, body["metadata"]["uid"], "7"), "delete", 409),
+    ]
+
+    async def talk(found: Served) -> None:
+        connection = await Connection.open(
+            Target(str(found.kubeconfig)), lambda verb, status: told.append((verb, status))
+        )
+        driver = Driver(connection, attempts=1)
+        for request, _, _ in requests:
+            with suppress(ApiError):
+                await driver.perform(request)
+        await connection.close()
+        write_kubeconfig(found.kubeconfig, "http://127.0.0.1:1")
+        lost = await Connection.open(Target(str(found.kubeconfig)), lambda verb, status: told.append((verb, status)))
+        with pytest.raises(UnreachableError):
+            await Driver(lost, attempts=1).perform(Get(TRAINJOBS, TEAM, NAME))
+        await lost.close()
+
+    asking(Front(server), talk)
+    assert told == [*((verb, status) for _, verb, status in requests), ("get", 0)]

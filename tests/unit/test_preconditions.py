@@ -378,7 +378,7 @@ TABLE: dict[str, Mutant] = {
     ),
 }
 
-_PROJECTS_LIST = (
+PROJECTS_LIST = (
     "QuotaReserved",
     "not Evicted",
     "not Admitted",
@@ -442,6 +442,6 @@ def test_is_missed(mutant: Mutant) -> None:
             check()
 
 
-@pytest.mark.parametrize("precondition", _PROJECTS_LIST)
+@pytest.mark.parametrize("precondition", PROJECTS_LIST)
 def test_list_is_complete(precondition: str) -> None:
     assert [name for name in TABLE if name.partition(":")[0] == precondition]

@@ -1,7 +1,8 @@
-"""One list as the evidence of many passes.
+"""What passes share: one list as the evidence of many, and one stream in which each sees its JobSet change.
 
 Aspects: alone, and together with others; never an answer that is older than its question; pods with a label that is
-forged or missing; failures, refusals, pages that expire; cancellation; bounds, and what is not shared at all.
+forged or missing; failures, refusals, pages that expire; cancellation; bounds, and what is not
+shared at all; changes of a JobSet, none missed and none old; the end of everything, between two requests.
 """
 
 from __future__ import annotations

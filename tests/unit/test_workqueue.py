@@ -1,7 +1,7 @@
 """The work queue, in virtual time.
 
-Aspects: order, each key once; one worker for a key at a time; nothing that was added is lost; later looks; retries that
-back off and are forgotten; what is counted.
+Aspects: order and lanes, each key once; one worker for a key at a time; nothing that was added is lost; later looks;
+retries that back off and are forgotten; what is counted.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dispatch_admission.workqueue import WorkQueue
+from dispatch_admission.workqueue import Lane, WorkQueue
 from model.virtual_time import run
 
 
@@ -37,6 +37,42 @@ def test_each_key_once_and_in_order() -> None:
         assert len(queue) == 3
         assert await taken(queue) == ["a", "b", "c"]
         assert len(queue) == 0
+
+    run(main())
+
+
+def test_the_quick_go_first() -> None:
+    async def main() -> None:
+        queue: WorkQueue[str] = WorkQueue()
+        queue.add("slow", Lane.BACKGROUND)
+        queue.add("usual")
+        queue.add("quick", Lane.QUICK)
+        queue.add("usual-2")
+        queue.add("quick-2", Lane.QUICK)
+        assert len(queue) == 5
+        assert await taken(queue) == ["quick", "quick-2", "usual", "usual-2", "slow"]
+
+    run(main())
+
+
+def test_a_key_that_is_added_again_goes_ahead_and_never_back() -> None:
+    async def main() -> None:
+        queue: WorkQueue[str] = WorkQueue()
+        for key in "abc":
+            queue.add(key, Lane.BACKGROUND)
+        queue.add("c", Lane.USUAL)
+        queue.add("c", Lane.BACKGROUND)
+        queue.add("b", Lane.QUICK)
+        assert len(queue) == 3
+        assert await taken(queue) == ["b", "c", "a"]
+        queue.add("x")
+        key = await queue.get()
+        queue.add(key, Lane.BACKGROUND)
+        queue.add(key, Lane.QUICK)
+        queue.add("y")
+        queue.done(key)
+        assert await taken(queue) == ["x", "y"]
+        assert not queue.pending
 
     run(main())
 
@@ -126,6 +162,18 @@ def test_retries_back_off_to_a_bound_and_are_forgotten() -> None:
     run(main())
 
 
+def test_a_retry_comes_no_sooner_than_the_api_server_asks() -> None:
+    async def main() -> None:
+        queue: WorkQueue[str] = WorkQueue()
+        assert queue.retry("a", 7.0) == 7.0
+        assert await taken(queue, 6.9) == []
+        assert await taken(queue, 0.2) == ["a"]
+        assert queue.retry("a", 86400.0) == 60.0
+        assert queue.retry("b", 0.0) <= 0.1
+
+    run(main())
+
+
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.tuples(st.floats(0, 3), st.integers(0, 3), st.booleans()), max_size=25), st.integers(1, 4))
 def test_nothing_is_lost_and_no_key_has_two_workers(adds: list[tuple[float, int, bool]], workers: int) -> None:
@@ -155,7 +203,7 @@ def test_nothing_is_lost_and_no_key_has_two_workers(adds: list[tuple[float, int,
             if later:
                 queue.add_after(key, pause)
             else:
-                queue.add(key)
+                queue.add(key, Lane(key % 3))
                 added[key] = clock()
         await asyncio.sleep(100)
         assert len(queue) == 0

@@ -41,14 +41,18 @@ class Cluster:
         *,
         kwok_nodes: int = KWOK_NODES,
         without: Collection[str] = (),
+        bare: bool = False,
     ) -> None:
         """Bring the cluster up and return when it is ready; nothing happens if it already is.
 
-        `node` adds the real node with `images` on it. `without` leaves out managers, for example {"kueue"}.
+        `node` adds the real node with `images` on it. `without` leaves out managers, for example {"kueue"}. A
+        `bare` cluster is etcd and an API server that knows all kinds: nothing acts on any object, and no webhook
+        is asked. It is there to be measured.
         If anything fails or interrupts it, nothing is left behind. What a dead cluster of the same name left
         is removed first.
         """
         assert set(without) <= set(parts.MANAGERS), without
+        assert not (bare and node), "a bare cluster has no node"
         host.require_root("the local cluster")
         host.ensure_packages(host.BASE_PACKAGES | (host.NODE_PACKAGES if node else {}), self._say)
         if node:
@@ -64,7 +68,7 @@ class Cluster:
                     self._clean()
                 tars = self._built_images(images) if node else []
                 self._say(f"starting cluster {self.name}")
-                Startup(self._layout, self._say, node, kwok_nodes, without, tars).run()
+                Startup(self._layout, self._say, node, kwok_nodes, without, tars, bare).run()
             except BaseException:
                 self._clean()
                 self._layout.home.rmdir()
@@ -137,6 +141,11 @@ class Cluster:
     def context(self) -> str:
         """Name of the context in the kubeconfig."""
         return self._layout.context
+
+    @property
+    def etcd(self) -> str:
+        """The URL of a bare cluster's etcd; others keep theirs to themselves."""
+        return f"http://{Addresses(self._state()['index']).cluster}:2379"
 
     @property
     def audit_log(self) -> Path:

@@ -25,10 +25,21 @@ class Definition:
     ready: str | None = None
 
 
-def define(layout: Layout, addresses: Addresses) -> dict[str, Definition]:
-    """All parts by name."""
+def define(layout: Layout, addresses: Addresses, *, bare: bool = False) -> dict[str, Definition]:
+    """All parts by name.
+
+    For a `bare` cluster, which is there to be measured: writes reach the disk as they do where data matters, nothing
+    is audited, and etcd can be filled from outside.
+    """
     pki, configuration = layout.pki, layout.configuration
     serving = (f"--tls-cert-file={pki / 'tls.crt'}", f"--tls-private-key-file={pki / 'tls.key'}")
+
+    # One file, never rotated: tests read it from its first line.
+    audit = (
+        f"--audit-policy-file={configuration / 'audit.yaml'}",
+        f"--audit-log-path={layout.audit_log}",
+        "--audit-log-maxsize=100000",
+    )
 
     def kubeconfig(name: str) -> str:
         return f"--kubeconfig={configuration / name}.kubeconfig"
@@ -51,14 +62,14 @@ def define(layout: Layout, addresses: Addresses) -> dict[str, Definition]:
             _built("etcd"),
             "--name=dispatch",
             f"--data-dir={layout.data / 'etcd'}",
-            "--listen-client-urls=http://127.0.0.1:2379",
+            "--listen-client-urls=http://127.0.0.1:2379" + (f",http://{addresses.cluster}:2379" if bare else ""),
             "--advertise-client-urls=http://127.0.0.1:2379",
             "--listen-peer-urls=http://127.0.0.1:2380",
             "--initial-advertise-peer-urls=http://127.0.0.1:2380",
             "--initial-cluster=dispatch=http://127.0.0.1:2380",
             f"--listen-metrics-urls=http://{addresses.cluster}:2381",
             # The cluster lives no longer than its processes: nothing has to survive a power cut.
-            "--unsafe-no-fsync",
+            *(() if bare else ("--unsafe-no-fsync",)),
             "--log-level=warn",
             ready=f"http://{addresses.cluster}:2381/readyz",
         ),
@@ -83,10 +94,7 @@ def define(layout: Layout, addresses: Addresses) -> dict[str, Definition]:
             f"--kubelet-client-key={pki / 'kubelet-client.key'}",
             "--kubelet-preferred-address-types=InternalIP",
             "--allow-privileged=true",
-            f"--audit-policy-file={configuration / 'audit.yaml'}",
-            f"--audit-log-path={layout.audit_log}",
-            # One file, never rotated: tests read it from its first line.
-            "--audit-log-maxsize=100000",
+            *(() if bare else audit),
             "--profiling=false",
             ready=f"{addresses.server}/readyz",
         ),

@@ -33,6 +33,7 @@ class Startup:
     kwok_nodes: int
     without: Collection[str]
     images: Sequence[Path]
+    bare: bool = False
     _began: float = field(default_factory=time.monotonic)
     _definitions: dict[str, parts.Definition] = field(default_factory=dict)
 
@@ -44,7 +45,7 @@ class Startup:
         write_state(layout, {"ready": False})
         addresses = host.claim_link(layout)
         token = configuration.write(layout, addresses)
-        self._definitions = parts.define(layout, addresses)
+        self._definitions = parts.define(layout, addresses, bare=self.bare)
         pid = self._namespaces(addresses)
         with (
             Api(addresses.server, layout.pki / "ca.crt", token) as api,
@@ -70,10 +71,13 @@ class Startup:
         crds = [crd for release in releases for crd in manifests.crds(release, ca_bundle)]
         rbac = [each for release in (*releases, manifests.KWOK) for each in manifests.rbac(release)]
         self._ready("kube-apiserver")
-        self._start("kube-controller-manager", "kube-scheduler")
+        if not self.bare:
+            self._start("kube-controller-manager", "kube-scheduler")
         self._apply_base(api, releases, crds, rbac)
         names = ", ".join(release.group for release in releases)
         self._say_ready(f"API server with the kinds and roles of {names}")
+        if self.bare:
+            return
         if self.with_node:
             self._start("kubelet")
         self._start(*(manager for manager in parts.MANAGERS if manager not in self.without), "kwok")

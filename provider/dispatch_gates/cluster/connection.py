@@ -10,13 +10,13 @@ import asyncio
 import json
 import os
 import ssl
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 from urllib.parse import quote, urlencode
 from urllib.request import getproxies, proxy_bypass
 
@@ -78,18 +78,23 @@ class _Pool:
             await self.api.close()
 
 
+Answered: TypeAlias = Callable[[str, int], None]
+"""Told of each request: its verb, as RBAC names it, and the status of its answer, 0 where there was none."""
+
+
 class Connection:
     """A connection pool to one API server. Made by `open`, ended by `close`, for one event loop."""
 
-    def __init__(self, target: Target) -> None:
+    def __init__(self, target: Target, answered: Answered = lambda _verb, _status: None) -> None:
         self._target = target
+        self._answered = answered
         self._pool: _Pool | None = None
         self._renewing = asyncio.Lock()
 
     @classmethod
-    async def open(cls, target: Target) -> Connection:
+    async def open(cls, target: Target, answered: Answered = lambda _verb, _status: None) -> Connection:
         """Load the configuration; raise `ClusterConfigError` where there is none. Sends nothing yet."""
-        connection = cls(target)
+        connection = cls(target, answered)
         await connection._renew(None)
         return connection
 
@@ -132,7 +137,7 @@ class Connection:
         A 401 is answered by loading the credentials anew, once: such a request was not carried out.
         """
         pool = self._current
-        async with _exchange(pool, method, path, body, seconds, headers) as response:
+        async with self._exchange(pool, method, path, body, seconds, headers) as response:
             if response.status != 401:
                 yield await _success(response, method, path)
                 return
@@ -140,7 +145,7 @@ class Connection:
             await self._renew(pool)
         except ClusterConfigError as error:
             raise DeniedError(f"{method} {path}: the credentials expired; {error}", status=401) from error
-        async with _exchange(self._current, method, path, body, seconds, headers) as response:
+        async with self._exchange(self._current, method, path, body, seconds, headers) as response:
             yield await _success(response, method, path)
 
     async def call(
@@ -164,6 +169,25 @@ class Connection:
             raise BadReplyError(f"{method} {path}: the answer is no JSON object: {content[:80]!r}")
         return parsed
 
+    @asynccontextmanager
+    async def _exchange(
+        self, pool: _Pool, method: str, path: str, body: JsonObject | None, seconds: float, headers: Mapping[str, str]
+    ) -> AsyncIterator[Any]:
+        """Send a request and hand out the response, whatever its status."""
+        async with pool.used() as api:
+            status = 0
+            try:
+                response = await _send(api, method, path, body, seconds, headers)
+                status = response.status
+            finally:
+                self._answered(_verb(method, path), status)
+            try:
+                yield response
+            except (aiohttp.ClientError, TimeoutError, OSError) as error:
+                raise UnreachableError(f"{method} {path}: connection lost: {_text(error)}") from error
+            finally:
+                response.close() if not response.content.at_eof() else response.release()
+
 
 async def _load(target: Target) -> Any:
     """Make a client of the library from the target's configuration."""
@@ -186,21 +210,6 @@ async def _load(target: Target) -> Any:
         raise ClusterConfigError(_explain(target, error)) from error
     api.user_agent = f"dispatch-gates/{version('dispatch-gates')}"
     return api
-
-
-@asynccontextmanager
-async def _exchange(
-    pool: _Pool, method: str, path: str, body: JsonObject | None, seconds: float, headers: Mapping[str, str]
-) -> AsyncIterator[Any]:
-    """Send a request and hand out the response, whatever its status."""
-    async with pool.used() as api:
-        response = await _send(api, method, path, body, seconds, headers)
-        try:
-            yield response
-        except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            raise UnreachableError(f"{method} {path}: connection lost: {_text(error)}") from error
-        finally:
-            response.close() if not response.content.at_eof() else response.release()
 
 
 async def _success(response: Any, method: str, path: str) -> Any:
@@ -234,6 +243,17 @@ def path_of(resource: Resource, namespace: str, name: str = "", sub: str = "", *
     parts += [resource.plural, *([name] if name else []), *([sub] if sub else [])]
     asked = {key: value for key, value in query.items() if value}
     return "/" + "/".join(quote(part, safe="") for part in parts) + (f"?{urlencode(asked)}" if asked else "")
+
+
+def _verb(method: str, path: str) -> str:
+    """Return the verb of a request as RBAC names it."""
+    if method != "GET":
+        return {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}[method]
+    place, _, query = path.partition("?")
+    if "watch=true" in query:
+        return "watch"
+    parts = place.strip("/").split("/")[2 if place.startswith("/api/") else 3 :]
+    return "list" if len(parts) % 2 else "get"  # pairs of kind and name, and for a list a kind more
 
 
 async def _body(response: Any) -> bytes:

@@ -92,6 +92,8 @@ class Driver:
 
     async def perform(self, request: Request) -> Any:
         """Send one request; return its reply or raise an `ApiError`."""
+        if self._attempts == 1:
+            return await self._once(request)  # what repeats costs as much as the request itself
         safe = (ThrottledError,) if isinstance(request, WRITES) else (ThrottledError, UnreachableError)
         retrying = AsyncRetrying(
             retry=retry_if_exception_type(safe),

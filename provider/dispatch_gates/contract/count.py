@@ -5,14 +5,13 @@ Kueue leaves it alone, it does not make Kueue recreate the Workload, and it reac
 
 from __future__ import annotations
 
-import copy
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
 from dispatch_gates.contract.names import ADMISSION_COUNT, PATCH_MANAGER
-from dispatch_gates.contract.objects import JsonObject, dig, entries, text
+from dispatch_gates.contract.objects import JsonObject, copied, dig, entries, text
 
 _COUNT: Final = re.compile(r"0|[1-9][0-9]{0,17}", re.ASCII)
 MAX_COUNT: Final = 10**18 - 1
@@ -102,7 +101,7 @@ def with_count(trainjob: JsonObject, count: int, replicated_jobs: Iterable[str])
     before = count_of_patches(our_patches(trainjob))
     if not 0 < count <= MAX_COUNT or isinstance(before, Unreadable) or (before is not None and count <= before):
         raise AssertionError(f"A may only be raised: {before!r} to {count}")
-    raised = copy.deepcopy(trainjob)
+    raised = copied(trainjob)
     patches = raised["spec"].setdefault("runtimePatches", [])
     ours = our_patches(raised)
     if not ours:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
+J = TypeVar("J")
 JsonObject: TypeAlias = dict[str, Any]
 """One object as the API server sent it. Treated as read-only: writes are made of deep copies."""
 
@@ -53,6 +54,20 @@ def strings(value: Any, *path: str) -> Mapping[str, str]:
     if not isinstance(found, Mapping):
         return {}
     return {key: item for key, item in found.items() if isinstance(key, str) and isinstance(item, str)}
+
+
+def copied(value: J) -> J:
+    """Return a copy of JSON that shares nothing that can be changed; several times as fast as `copy.deepcopy`."""
+    found: J = _copied(value)
+    return found
+
+
+def _copied(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _copied(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_copied(item) for item in value]
+    return value
 
 
 @dataclass(frozen=True)

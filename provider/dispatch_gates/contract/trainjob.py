@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from dataclasses import dataclass, field
 
 from dispatch_gates.contract.count import Count, count_of_patches, our_patches
@@ -13,6 +12,7 @@ from dispatch_gates.contract.objects import (
     Conditions,
     JsonObject,
     Meta,
+    copied,
     flag,
     parse_conditions,
     parse_meta,
@@ -106,7 +106,7 @@ def parse_trainjob(raw: JsonObject) -> TrainJob:
 
 def without_gate(job: TrainJob) -> JsonObject:
     """Return a copy of the TrainJob without our entry in the start gate, if it is there; all else as it was."""
-    opened = copy.deepcopy(job.raw)
+    opened = copied(job.raw)
     if not job.gates.ours:
         return opened
     annotations = opened["metadata"]["annotations"]

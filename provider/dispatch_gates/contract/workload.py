@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Collection
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -13,6 +12,7 @@ from dispatch_gates.contract.objects import (
     Conditions,
     JsonObject,
     Meta,
+    copied,
     dig,
     entries,
     flag,
@@ -92,7 +92,7 @@ def with_check(workload: Workload, name: str, state: State, message: str, time: 
     `time` (RFC 3339) becomes lastTransitionTime where the state changes. Order, other entries and fields that
     we do not know stay as they were.
     """
-    written = copy.deepcopy(workload.raw)
+    written = copied(workload.raw)
     for entry in entries(written, "status", "admissionChecks"):
         if entry.get("name") == name:
             if entry.get("state") != state:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable
 from typing import Final, TypeAlias
 
 from dispatch_gates.contract.count import with_count
 from dispatch_gates.contract.names import HOLD, TRAINJOBS, WORKLOADS
-from dispatch_gates.contract.objects import JsonObject
+from dispatch_gates.contract.objects import JsonObject, copied
 from dispatch_gates.contract.trainjob import TrainJob, parse_trainjob
 from dispatch_gates.operations.errors import RefusedError, RejectedError
 from dispatch_gates.operations.evidence import await_next
@@ -55,7 +54,7 @@ def _held(job: TrainJob) -> Operation[JsonObject | None]:
     """Build the update that holds a job; None where nothing is to change."""
     if job.held and (job.kueue_mode or job.suspended):
         return None
-    body = copy.deepcopy(job.raw)
+    body = copied(job.raw)
     body["metadata"].setdefault("annotations", {})[HOLD] = "true"
     if not job.kueue_mode:
         body["spec"]["suspend"] = True
@@ -67,7 +66,7 @@ def _released(job: TrainJob, seconds: float) -> Operation[JsonObject | None]:
     """Build the update that releases a job; None where nothing is to change."""
     if not job.held:
         return None
-    body = copy.deepcopy(job.raw)
+    body = copied(job.raw)
     del body["metadata"]["annotations"][HOLD]
     if job.kueue_mode or not job.past_gate:
         return body
@@ -111,7 +110,7 @@ def _set_active(job: TrainJob, active: bool, done: str) -> Operation[None]:
             return  # no such kind: Kueue is not installed, or no more
         if workload is None or workload.active is active:
             return
-        body = copy.deepcopy(workload.raw)
+        body = copied(workload.raw)
         body["spec"]["active"] = active
         try:
             yield from write(Replace(WORKLOADS, body))
