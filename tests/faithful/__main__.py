@@ -9,6 +9,7 @@ import time
 import click
 
 from explorer.mutations import TABLE_FILE, table
+from explorer.walk import SCENARIOS, walk
 from faithful.bare import bare_cluster
 from faithful.play import play_seeds
 
@@ -37,6 +38,21 @@ def mutants() -> None:
     began = time.monotonic()
     TABLE_FILE.write_text(table())
     click.echo(f"{TABLE_FILE.name} written ({time.monotonic() - began:.0f} s)")
+
+
+@main.command()
+@click.option("--steps", default=100_000, show_default=True, help="How many steps of each run.")
+@click.option("--seed", default=0, show_default=True, help="The first run's; the others follow it.")
+@click.option("--runs", default=4, show_default=True, help="How many runs of each scenario.")
+def simulate(steps: int, seed: int, runs: int) -> None:
+    """Take long random runs through the explorer's model. The same seed and commit give the same run."""
+    for scenario in SCENARIOS:
+        for number in range(seed, seed + runs):
+            found = walk(scenario, number, steps)
+            said = f"{found.steps:,} steps, begun {found.beginnings} times, {found.resumes} resumes"
+            click.echo(f"{scenario.name}, seed {number}: {said}")
+            if found.violation is not None:
+                raise click.ClickException(str(found.violation))
 
 
 if __name__ == "__main__":
