@@ -51,9 +51,21 @@ CASES: dict[str, tuple[JobState, str, dict[str, Any], list[JsonObject]]] = {
     "resumed, JobSet is not": (J.STARTING, "Trainer is behind", {"suspend": False}, [objects.jobset()]),
     "resumed, Jobs are not": (
         J.STARTING,
-        f"Jobs still suspended: {NAME}-node-0",
+        f"Jobs still suspended: {NAME}-node-0; if it lasts, JobSet's log says why",
+        {"suspend": False},
+        [objects.jobset(suspend=False, count=2), objects.job()],
+    ),
+    "resumed, Jobs are refused": (
+        J.STARTING,
+        f"A was not raised for it: {NAME}-node-0 (A=1)",
         {"suspend": False},
         [objects.jobset(suspend=False), objects.job()],
+    ),
+    "resumed, no Job": (
+        J.STARTING,
+        "no Job yet; if it lasts",
+        {"suspend": False},
+        [objects.jobset(suspend=False)],
     ),
     "resumed, no pod": (
         J.STARTING,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Final
 
 from dispatch_gates.contract import names
 from dispatch_gates.contract.execution import Evidence
@@ -115,6 +116,13 @@ def _since(job: TrainJob) -> str:
     return condition.time if condition else ""
 
 
+# A policy that refuses a manager's write says so in that manager's log alone.
+_IF_IT_LASTS: Final = (
+    "if it lasts, {manager}'s log says why: where guard rails refuse it, Hold and Release the job, and it runs with a "
+    "new A"
+)
+
+
 def _unsuspended(job: TrainJob, evidence: Evidence, alive: list[str]) -> Verdict:
     if alive:
         counts = sorted({str(pod.count) for pod in evidence.pods if pod.may_run})
@@ -122,14 +130,30 @@ def _unsuspended(job: TrainJob, evidence: Evidence, alive: list[str]) -> Verdict
             return Verdict(JobState.STARTING, f"no pod runs yet: {listed(alive, len(alive))}", _since(job))
         return Verdict(JobState.RUNNING, f"{len(alive)} pods, A={', '.join(counts)}", _since(job))
     if evidence.jobset is None:
-        return Verdict(JobState.STARTING, "Trainer has not made its JobSet yet", _since(job))
+        why = f"Trainer has not made its JobSet yet; {_IF_IT_LASTS.format(manager='Trainer')}"
+        return Verdict(JobState.STARTING, why, _since(job))
     if evidence.jobset.suspended:
         return Verdict(JobState.STARTING, "its JobSet is still suspended: Trainer is behind", _since(job))
     waiting = sorted(job.meta.name for job in evidence.jobs if job.suspended)
     if waiting:
-        # A policy that denies the resume says so in JobSet's log alone.
-        why = f"Jobs still suspended: {listed(waiting, len(waiting))}; if it lasts, JobSet's log says why"
+        why = f"Jobs still suspended: {listed(waiting, len(waiting))}"
+        spent = sorted(
+            f"{job.meta.name} (A={job.count})"
+            for job in evidence.jobs
+            if job.suspended and isinstance(job.count, int) and job.count == evidence.jobset.count
+        )
+        if spent:
+            # JobSet writes the new A and the resume in one update: equal before it means that A was not raised.
+            why = (
+                f"not resumed, since A was not raised for it: {listed(spent, len(spent))}. The guard rails refuse an "
+                "execution under the A of the last one. Is the check in its queue, and did nobody suspend or resume "
+                "it by hand? Then Hold and Release the job: it runs with a new A"
+            )
+        else:
+            why += f"; {_IF_IT_LASTS.format(manager='JobSet')}"
         return Verdict(JobState.STARTING, why, _since(job))
+    if not evidence.jobs:
+        return Verdict(JobState.STARTING, f"no Job yet; {_IF_IT_LASTS.format(manager='JobSet')}", _since(job))
     return Verdict(JobState.STARTING, "no pod yet", _since(job))
 
 
