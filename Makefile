@@ -63,6 +63,10 @@ lint: $(READY) ## ruff, mypy --strict, import-linter
 bench: $(READY) ## What an admission costs, beside a raw driver (8 min; BENCH="--output json", --help lists more)
 	@$(BIN)/python -m bench $(BENCH)
 
+.PHONY: bench-guard-rails
+bench-guard-rails: programs ## What the guard rails cost: each guarded write with them and without, in turns
+	@cd tests && ../$(BIN)/python -m guard_rails.latency
+
 .PHONY: wheels
 wheels: $(READY) ## The project's wheel and all that the controller's image needs -> dist/wheels
 	@$(BIN)/python -m dispatch_local.wheels

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+import rails
 from dispatch_local import paths
 from dispatch_local.cluster import Cluster
 from preflight.place import LEASE, Place
@@ -22,7 +23,7 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 
 @pytest.fixture(scope="session")
 def cluster() -> Iterator[Cluster]:
-    """Return a real cluster with a real node; tests keep apart by namespaces of their own.
+    """Return a real cluster with a real node and the guard rails; tests keep apart by namespaces of their own.
 
     DISPATCH_TEST_CLUSTER names one that is used if it is up and left up: for trying one test many times.
     Without it two runs at once have a cluster each, and one that a killed run left is taken down.
@@ -30,6 +31,7 @@ def cluster() -> Iterator[Cluster]:
     if kept := os.environ.get("DISPATCH_TEST_CLUSTER"):
         cluster = Cluster(kept)
         cluster.up()
+        rails.install(cluster)
         yield cluster
         return
     for home in paths.clusters().glob("test-*"):
@@ -39,6 +41,7 @@ def cluster() -> Iterator[Cluster]:
     cluster = Cluster(f"test-{os.getpid()}")
     try:
         cluster.up()
+        rails.install(cluster)
         yield cluster
     finally:
         cluster.down()

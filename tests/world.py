@@ -106,6 +106,8 @@ class World:
     checks: tuple[str, ...] = (names.ADMISSION_CHECK,)
     ours: str = names.ADMISSION_CHECK
     """The check that stands for dispatch's. One of another name is not served by any controller process."""
+    guarded: bool = True
+    """Whether the guard rails hold here. Where they do not, `ControllerProcess` is nobody they know."""
     _executions: dict[str, list[int]] = field(default_factory=dict)
 
     @property
@@ -156,7 +158,7 @@ class World:
     def make(self) -> World:
         """Create what a namespace needs: flavor, queues, priorities, a runtime on KWOK's nodes, our check."""
         name = self.namespace
-        self.create(names.NAMESPACES, name, cluster_scoped=True)
+        self.make_namespace()
         self.create(FLAVORS, name, cluster_scoped=True, spec={})
         for check in self.checks:
             self.make_check(check)
@@ -186,6 +188,11 @@ class World:
         body = runtime()
         edit(body["spec"]["template"]["spec"])
         self.create(names.TRAINING_RUNTIMES, name, **body)
+
+    def make_namespace(self) -> None:
+        """Create the namespace alone."""
+        labels = {names.GUARDED: "true"} if self.guarded else {}
+        self.create(names.NAMESPACES, self.namespace, cluster_scoped=True, metadata={"labels": labels})
 
     @contextmanager
     def only(
@@ -518,7 +525,7 @@ class ControllerProcess:
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             port = probe.getsockname()[1]
-        kubeconfig = self._kubeconfig()
+        kubeconfig = controller_kubeconfig(self._world, self._folder / "kubeconfig", self._lease)
         environment = {**os.environ, "PYTHONPATH": self._mutated(), "PYTHONWARNINGS": "default"}
         command = [sys.executable, "-m", "dispatch_admission", "--kubeconfig", str(kubeconfig), "--namespace"]
         command += [names.CONTROLLER_NAMESPACE, "--lease-name", self._lease, "--lease-seconds", str(LEASE_SECONDS)]
@@ -594,25 +601,28 @@ class ControllerProcess:
             path.write_text(content.replace(text, replacement))
         return str(self._folder / "source")
 
-    def _kubeconfig(self) -> Path:
-        """Write a kubeconfig for a ServiceAccount with exactly the controller's rights."""
-        world = World(self._world.cluster, names.CONTROLLER_NAMESPACE)
-        if world.get(names.NAMESPACES, world.namespace, cluster_scoped=True) is None:
-            world.create(names.NAMESPACES, world.namespace, cluster_scoped=True)
-        name = f"tests-{self._lease}"
-        if world.get(SERVICE_ACCOUNTS, name) is None:
-            subject = {"kind": "ServiceAccount", "name": name, "namespace": world.namespace}
-            world.create(SERVICE_ACCOUNTS, name)
-            world.create(CLUSTER_ROLES, name, cluster_scoped=True, rules=cluster_rules(names.ADMISSION_CHECK))
-            world.create(ROLES, name, rules=namespace_rules(self._lease))
-            group = "rbac.authorization.k8s.io"
-            for resource, kind, scoped in (
-                (CLUSTER_ROLE_BINDINGS, "ClusterRole", True),
-                (ROLE_BINDINGS, "Role", False),
-            ):
-                role = {"apiGroup": group, "kind": kind, "name": name}
-                world.create(resource, name, cluster_scoped=scoped, roleRef=role, subjects=[subject])
-        return write_kubeconfig(self._folder / "kubeconfig", world, token_of(world, name))
+
+def controller_kubeconfig(world: World, path: Path, lease: str = "tests") -> Path:
+    """Write a kubeconfig for the controller's account, with a real token and exactly the controller's rights.
+
+    Where the guard rails do not hold, it is an account of another name, which they do not know.
+    """
+    home = World(world.cluster, names.CONTROLLER_NAMESPACE)
+    if home.get(names.NAMESPACES, home.namespace, cluster_scoped=True) is None:
+        home.create(names.NAMESPACES, home.namespace, cluster_scoped=True)
+    name = names.CONTROLLER if world.guarded else f"{names.CONTROLLER}-unguarded"
+    subject = {"kind": "ServiceAccount", "name": name, "namespace": home.namespace}
+    role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name}
+    if home.get(SERVICE_ACCOUNTS, name) is None:
+        home.create(SERVICE_ACCOUNTS, name)
+        home.create(CLUSTER_ROLES, name, cluster_scoped=True, rules=cluster_rules(names.ADMISSION_CHECK))
+        home.create(CLUSTER_ROLE_BINDINGS, name, cluster_scoped=True, roleRef=role, subjects=[subject])
+    at_home = f"{name}-{lease}"
+    if home.get(ROLES, at_home) is None:
+        role = role | {"kind": "Role", "name": at_home}
+        home.create(ROLES, at_home, rules=namespace_rules(lease))
+        home.create(ROLE_BINDINGS, at_home, roleRef=role, subjects=[subject])
+    return write_kubeconfig(path, home, token_of(home, name))
 
 
 class Deployment:

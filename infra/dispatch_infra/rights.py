@@ -37,7 +37,7 @@ def cluster_rules(admission_check: str) -> list[Rule]:
         _rule(names.TRAINJOBS, *READ, "update"),
         _rule(names.JOBSETS, *READ),
         _rule(names.JOBS, *READ),
-        _rule(names.PODS, *READ),
+        _rule(names.PODS, "list", "watch"),
         _rule(names.EVENTS, "create", "patch"),
     ]
 

@@ -92,7 +92,10 @@ class Bare:
         """Have somebody ask for something, without storing it; return what the API server says."""
         user = self.admin if who == "admin" else self._users[who]
         status, reply = user.request(method, f"{path}?{query}", body)
-        return Answer(status, str(json.loads(reply).get("message", "")))
+        try:
+            return Answer(status, str(json.loads(reply).get("message", "")))
+        except ValueError:  # an API server that is on its way up or down
+            return Answer(status, reply.decode())
 
     def wake(self) -> None:
         """Let the controllers of Kubernetes work again."""

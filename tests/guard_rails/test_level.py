@@ -1,13 +1,15 @@
 """Which level is in force, as preflight and Start tell it: on a real API server, for the adapter's account.
 
 Aspects: nothing installed; a policy without its binding; reporting only; a namespace without the label; both levels;
-rights that are missing; Start of a job that asks for strict executions.
+rights that are missing; an API server that starts again; Start of a job that asks for strict executions.
 """
 
 from __future__ import annotations
 
+import http.client
 import json
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -24,7 +26,7 @@ from dispatch_gates.operations.start import start
 from dispatch_infra import guard_rails_manifests as manifests
 from dispatch_infra.policies import policies
 from dispatch_local import waiting
-from guard_rails.bare import ACCOUNTS, GUARDED, OPEN, OTHERS, Bare
+from guard_rails.bare import ACCOUNTS, GUARDED, OPEN, OTHERS, Answer, Bare
 
 ALL = policies(ACCOUNTS, "dispatch", Level.EXECUTIONS)
 FIRST, STRICT = POLICIES[Level.ADMISSIONS], POLICIES[Level.EXECUTIONS]
@@ -53,13 +55,16 @@ def target(server: Bare, folder: Path, who: str) -> Target:
 
 
 def refuses(server: Bare, who: str) -> bool:
-    """Whether the last policy of the list, that of Jobs, refuses a Job that is made by hand."""
+    """Whether the policies are in force, as far as the last one bound shows."""
+    return "ValidatingAdmissionPolicy" in forbidden(server, who).message
+
+
+def forbidden(server: Bare, who: str) -> Answer:
+    """Try, in a dry run, to make a Job of dispatch's by hand."""
     template = {"spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]}}
     metadata = {"name": "probe", "labels": {names.JOBSET_NAME: "dj-01arz3ndektsv4rrffq69g5fav-s1"}}
     job = {"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": {"template": template}}
-    return (
-        "ValidatingAdmissionPolicy" in server.ask(who, "POST", f"/apis/batch/v1/namespaces/{GUARDED}/jobs", job).message
-    )
+    return server.ask(who, "POST", f"/apis/batch/v1/namespaces/{GUARDED}/jobs", job)
 
 
 def bound(server: Bare, *found: str, actions: tuple[str, ...] = manifests.DENY) -> None:
@@ -125,6 +130,23 @@ def test_rights_that_are_missing(server: Bare, tmp_path: Path) -> None:
     assert found.level is Level.NO
     assert found.why.startswith("whether they are installed could not be read: ")
     assert "validatingadmissionpolicies" in found.why
+
+
+def test_an_api_server_that_starts_again_lets_nothing_through_meanwhile(server: Bare) -> None:
+    bound(server, *FIRST)
+    answers: list[Answer | None] = []
+    with ThreadPoolExecutor(1) as pool:
+        restart = pool.submit(server.cluster.restart, "kube-apiserver")
+        while not restart.done():
+            try:
+                answers.append(forbidden(server, "admin"))
+            except (OSError, http.client.HTTPException):
+                answers.append(None)
+        restart.result()
+    answers.append(forbidden(server, "admin"))
+    assert None in answers, "it was never away"
+    assert answers[-1] is not None
+    assert [answer for answer in answers if answer and answer.accepted] == []
 
 
 def test_strict_executions_need_the_second_level(server: Bare, adapter: Target) -> None:

@@ -7,7 +7,6 @@ each expression compiles against the schemas without a warning; every rule has c
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -16,39 +15,13 @@ import pytest
 from dispatch_gates.contract.guard_rails import POLICIES, Level
 from dispatch_infra.policies import policies
 from dispatch_local import waiting
-from guard_rails import bare
-from guard_rails.bare import ACCOUNTS, Bare, Body
-from guard_rails.cases import CASES, CHECK, EVERYBODY, JOB, Case
+from guard_rails.bare import ACCOUNTS, Answer, Bare
+from guard_rails.cases import CASES, CHECK, EVERYBODY
+from guard_rails.changes import change, named, store
 
-ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
 RULES = {
     f"{policy.name}/{rule.name}" for policy in policies(ACCOUNTS, CHECK, Level.EXECUTIONS) for rule in policy.rules
 }
-
-
-def named(body: Body, index: int) -> Body:
-    """Give the objects of a case a name of their own."""
-    own = f"dj-01arz3ndektsv4rrffq69g5f{ALPHABET[index // 32]}{ALPHABET[index % 32]}-s1"
-    made: Body = json.loads(json.dumps(body).replace(JOB[:-1], own[:-1]).replace('"a-', f'"a{index}-'))
-    return made
-
-
-def collection(case: Case, body: Body) -> str:
-    resource = case.resource
-    group = f"/apis/{resource.api_version}" if resource.group else f"/api/{resource.version}"
-    return f"{group}/namespaces/{body['metadata']['namespace']}/{resource.plural}"
-
-
-def store(server: Bare, case: Case, body: Body) -> None:
-    """Put what is there before the change, with its status."""
-    path = collection(case, body)
-    status, reply = server.admin.request("POST", path, body)
-    assert status == 201, reply
-    if "status" in body:
-        stored = json.loads(reply)
-        path = f"{path}/{body['metadata']['name']}/status"
-        status, reply = server.admin.request("PUT", path, stored | {"status": body["status"]})
-        assert status == 200, reply
 
 
 @pytest.fixture(scope="module")
@@ -75,45 +48,10 @@ def install(server: Bare, level: Level) -> None:
     waiting.until("the last policy to deny", lambda: not ask(server, index, CASES[index].refused[0]).accepted)
 
 
-def ask(server: Bare, index: int, who: str) -> bare.Answer:
+def ask(server: Bare, index: int, who: str) -> Answer:
     """Ask for the change of a case, as somebody."""
-    case = CASES[index]
-    body = named(case.after or case.before or {}, index)
-    path = collection(case, body)
-    if case.before is None:
-        return server.ask(who, "POST", path, body)
-    path = f"{path}/{named(case.before, index)['metadata']['name']}"
-    if case.after is None:
-        return server.ask(who, "DELETE", path)
-    found = server.admin.get(path)
-    assert found is not None, path
-    return server.ask(who, "PUT", path + (f"/{case.subresource}" if case.subresource else ""), _onto(found, body))
-
-
-def _onto(found: Body, wanted: Body) -> Body:
-    """Change what is there into what is wanted, leaving what the API server filled in."""
-    result = {**found, **{key: value for key, value in wanted.items() if key != "metadata"}}
-    server_owned = {key: found["metadata"][key] for key in ("uid", "resourceVersion", "creationTimestamp")}
-    result["metadata"] = wanted["metadata"] | server_owned
-    for key in ("generation",):
-        if key in found["metadata"]:
-            result["metadata"][key] = found["metadata"][key]
-    if wanted["kind"] in ("Job", "Pod"):
-        result["spec"] = _merged(found["spec"], wanted["spec"])
-    return result
-
-
-def _merged(found: Any, wanted: Any) -> Any:
-    """Keep what the API server defaulted where the case says nothing else."""
-    if isinstance(found, dict) and isinstance(wanted, dict):
-        annotations = "annotations" in wanted
-        kept = {key: value for key, value in found.items() if not (annotations and key == "annotations")}
-        return kept | {
-            key: value if key == "annotations" else _merged(found.get(key), value) for key, value in wanted.items()
-        }
-    if isinstance(found, list) and isinstance(wanted, list) and len(found) == len(wanted):
-        return [_merged(one, other) for one, other in zip(found, wanted, strict=True)]
-    return wanted
+    wanted = change(server, index)
+    return server.ask(who, wanted.method, wanted.path, wanted.body)
 
 
 def of_level(level: Level) -> list[Any]:

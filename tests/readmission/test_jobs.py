@@ -214,8 +214,12 @@ def test_ended_job_is_left_alone(world: World) -> None:
     assert len(world.judged(job)) == 1
 
 
-def test_patch_and_labels_that_were_taken_away(world: World) -> None:
-    """The job is known by its name: the patch comes back with the next A, and nothing runs without one."""
+def test_patch_and_labels_that_were_taken_away(cluster: Cluster) -> None:
+    """The job is known by its name: the patch comes back with the next A, and nothing runs without one.
+
+    Where the guard rails hold, nobody can take them away.
+    """
+    world = World(cluster, guarded=False).make()
     job = world.started_and_opened()
     old = world.running(job, 1)
     world.linger(old)

@@ -12,6 +12,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -58,7 +59,14 @@ SUSPENDED_JOBS_ONLY: Mutations = (
     ("dispatch_gates.contract.execution", "stopped = self.finished or (self.suspended", "stopped = (self.suspended"),
 )
 
+Unguarded = partial(World, guarded=False)
+"""Here the rule alone keeps the promises; tests/guard_rails/test_naive.py has the letter under the guard rails."""
 both = pytest.mark.parametrize("mutations", [LETTER, ()], ids=["letter", "ours"])
+
+
+@pytest.fixture
+def world(cluster: Cluster) -> World:
+    return Unguarded(cluster).make()
 
 
 def kept(world: World, mutations: Mutations, *wrong: str) -> None:
@@ -73,7 +81,7 @@ def kept(world: World, mutations: Mutations, *wrong: str) -> None:
 
 def seen(cluster: Cluster) -> None:
     """Wait until the controller has seen all that happened to Workloads: they are watched in one stream."""
-    elsewhere = World(cluster).make()
+    elsewhere = Unguarded(cluster).make()
     elsewhere.running(elsewhere.started_and_opened(), 1)
 
 
@@ -93,7 +101,7 @@ def evictions_half_done(world: World) -> AbstractContextManager[None]:
 @both
 def test_eviction_in_progress(cluster: Cluster, tmp_path: Path, mutations: Mutations) -> None:
     """Kueue resets the check in its first write, and gives the quota back in its second."""
-    world = World(cluster, checks=(names.ADMISSION_CHECK, OTHER)).make()
+    world = Unguarded(cluster, checks=(names.ADMISSION_CHECK, OTHER)).make()
     with Deployment(world, tmp_path, mutations=mutations):
         with evictions_half_done(world):
             # Never admitted: no pod, Job or JobSet gives the eviction away, the condition alone does.
@@ -263,7 +271,7 @@ def test_quota_reserved_while_pods_still_terminate(world: World, tmp_path: Path,
 @both
 def test_ready_outlives_its_reservation(cluster: Cluster, tmp_path: Path, mutations: Mutations) -> None:
     """While another check is Pending the queue is held: the quota goes, and no eviction resets our Ready."""
-    world = World(cluster, checks=(names.ADMISSION_CHECK, OTHER)).make()
+    world = Unguarded(cluster, checks=(names.ADMISSION_CHECK, OTHER)).make()
     with Deployment(world, tmp_path, mutations=mutations):
         job = world.started_and_opened()
         ready(world, job)

@@ -29,3 +29,12 @@ def apart(cluster: Cluster) -> Iterator[Site]:
     apart.make()
     yield apart
     apart.discard()
+
+
+@pytest.fixture
+def unguarded(cluster: Cluster) -> Iterator[Site]:
+    """Return a site like `apart` where the guard rails do not hold: for what they would not let happen."""
+    unguarded = Site(cluster, guarded=False)
+    unguarded.make()
+    yield unguarded
+    unguarded.discard()

@@ -38,7 +38,7 @@ class Site(World):
 
     def make_plain(self) -> Site:
         """Create what a namespace needs on a cluster without Kueue."""
-        self.create(names.NAMESPACES, self.namespace, cluster_scoped=True)
+        self.make_namespace()
         self.runtime("kwok", lambda _: None)
         return self
 

@@ -194,11 +194,11 @@ def test_without_its_runtime(site: Site) -> None:
     site.end(job)
 
 
-def test_without_its_jobset(apart: Site) -> None:
+def test_without_its_jobset(unguarded: Site) -> None:
     """The Trainer is stopped, or it would make it anew, and run the job with the same A: a hazard that is told."""
-    job, _ = apart.ran(None)
-    with apart.stopped("trainer"):
-        apart.remove(names.JOBSETS, job.meta.name)
-        apart.stands(job, JobState.STARTING, "Trainer has not made its JobSet yet")
-        apart.end(job)
-    assert apart.status(job) is None
+    job, _ = unguarded.ran(None)
+    with unguarded.stopped("trainer"):
+        unguarded.remove(names.JOBSETS, job.meta.name)
+        unguarded.stands(job, JobState.STARTING, "Trainer has not made its JobSet yet")
+        unguarded.end(job)
+    assert unguarded.status(job) is None

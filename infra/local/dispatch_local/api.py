@@ -10,7 +10,7 @@ import http.client
 import json
 import ssl
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -61,7 +61,12 @@ class Api:
             connection.close()
 
     def request(
-        self, method: str, path: str, body: Object | None = None, content_type: str = "application/json"
+        self,
+        method: str,
+        path: str,
+        body: Object | None = None,
+        content_type: str = "application/json",
+        more_headers: Mapping[str, str] | None = None,
     ) -> tuple[int, bytes]:
         """Status and body of the answer; OSError or HTTPException if there is none."""
         connection: http.client.HTTPSConnection | None = getattr(self._connections, "open", None)
@@ -71,7 +76,7 @@ class Api:
             )
             self._connections.open = connection
             self._opened.append(connection)
-        headers = {"Authorization": f"Bearer {self._token}", "Content-Type": content_type}
+        headers = {"Authorization": f"Bearer {self._token}", "Content-Type": content_type, **(more_headers or {})}
         try:
             connection.request(method, path, None if body is None else json.dumps(body).encode(), headers=headers)
             response = connection.getresponse()
