@@ -335,6 +335,24 @@ def test_a_waiting_workload_is_looked_at_with_each_resync_and_written_once(monke
     assert 115 <= passes(metrics, "waiting") <= 130
 
 
+def test_an_hour_without_events_asks_nothing_and_writes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beside the Lease, which is not the controller's: no polling of what is admitted, foreign or without quota."""
+    more = [
+        objects.admission_check(),
+        FOREIGN,
+        objects.workload({"QuotaReserved": False}, name="later", uid="uid-later"),
+    ]
+    server = scene(more=more)
+    asked: list[int] = []
+
+    def story(found: Running) -> None:
+        assert found.state() == found.state("other") == "Ready"
+        asked.append(len(server.requests))
+
+    hour(server, monkeypatch, story)
+    assert len(server.requests) == asked[0]
+
+
 def test_a_wait_is_logged_once_and_a_decision_is_one_line(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
