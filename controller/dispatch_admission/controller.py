@@ -82,6 +82,8 @@ class Controller:
 
     async def run(self) -> None:
         """Serve until cancelled; what was sent by then has been answered, and nothing more is sent."""
+        # Progress is asked for from now on: a standby may have waited for days.
+        self._moved_at = self._workloads.alive_at = self._checks_loop.alive_at = time.monotonic()
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._checks_loop.run())

@@ -8,7 +8,7 @@ what an hour of waiting costs.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from types import SimpleNamespace
@@ -24,7 +24,7 @@ from dispatch_admission.metrics import Metrics
 from dispatch_gates.cluster import Driver
 from dispatch_gates.contract.names import ADMISSION_CHECKS, EVENTS, JOBS, PODS, TRAINJOBS, WORKLOADS
 from dispatch_gates.contract.objects import JsonObject
-from dispatch_gates.requests import Get, List, Request
+from dispatch_gates.requests import Get, List, Listing, Request
 from model import objects, virtual_time
 from model.apiserver import ApiServer
 from model.driver import ModelDriver
@@ -397,6 +397,31 @@ def test_what_waits_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
     assert value(metrics, "queue_depth") == 0
 
 
+def test_a_standby_that_takes_over_after_days_makes_progress_from_then_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its first lists take longer than it takes until the Lease is to be renewed."""
+
+    class Slow(ModelDriver):
+        async def pages(self, request: List, *, limit: int | None = None) -> AsyncGenerator[Listing, None]:
+            await asyncio.sleep(30)
+            async for page in super().pages(request, limit=limit):
+                yield page
+
+    async def main() -> None:
+        clock = asyncio.get_running_loop().time
+        for module in ("controller", "watches"):
+            monkeypatch.setattr(f"dispatch_admission.{module}.time", SimpleNamespace(monotonic=clock))
+        driver = Slow(scene(more=[objects.admission_check()]))
+        controller = Controller(cast(Driver, driver), cast(Recorder, _Silent()), Metrics())
+        await asyncio.sleep(3 * 24 * 3600)
+        async with _task(controller.run()):
+            for _ in range(300):
+                await asyncio.sleep(1)
+                assert controller.progressing()
+            assert controller.synced
+
+    virtual_time.run(main())
+
+
 def test_a_controller_whose_passes_never_end_makes_no_progress(monkeypatch: pytest.MonkeyPatch) -> None:
     """The Lease is not renewed then, and liveness fails: watches that are alive are not enough."""
     server = backlog(40)
@@ -408,12 +433,9 @@ def test_a_controller_whose_passes_never_end_makes_no_progress(monkeypatch: pyte
             return await super().perform(request)
 
     async def main() -> None:
-        monkeypatch.setattr(
-            "dispatch_admission.controller.time", SimpleNamespace(monotonic=asyncio.get_running_loop().time)
-        )
-        monkeypatch.setattr(
-            "dispatch_admission.watches.time", SimpleNamespace(monotonic=asyncio.get_running_loop().time)
-        )
+        clock = asyncio.get_running_loop().time
+        for module in ("controller", "watches"):
+            monkeypatch.setattr(f"dispatch_admission.{module}.time", SimpleNamespace(monotonic=clock))
         controller = Controller(cast(Driver, Hanging(server)), cast(Recorder, _Silent()), Metrics())
         async with _task(controller.run()):
             await asyncio.sleep(60)
