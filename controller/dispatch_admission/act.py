@@ -127,7 +127,10 @@ def _raise(seen: Observation, action: Raise, acknowledge_seconds: float) -> Oper
 
 
 def _approve(seen: Observation, check: Check, message: str) -> Operation[Outcome]:
-    yield from _set(seen.workload, check, State.READY, message)
+    try:
+        yield from _set(seen.workload, check, State.READY, message)
+    except (DeniedError, InvalidError) as error:
+        return (yield from _wait(seen, Wait(check, Reason.REFUSED, f"Ready was not set: {error}")))
     if seen.raised is None:
         return Outcome(Result.FOREIGN, message)
     meta = _trainjob(seen).meta

@@ -354,6 +354,30 @@ CHECKS.add("refused: 403", partial(_refused, DeniedError("the webhook said no", 
 CHECKS.add("refused: 422", partial(_refused, InvalidError("the webhook said no", status=422)))
 
 
+def _ready_refused(error: DeniedError | InvalidError) -> None:
+    """Ready is refused, as by a policy: a wait that quotes it, said once, and a next try with an A of its own."""
+    server = scene()
+
+    def refuse(request: Request) -> None:
+        if isinstance(request, ReplaceStatus) and our_entry(request.body)["state"] == "Ready":
+            raise error
+
+    server.before = refuse
+    for expected in (2, 3):
+        outcome = run_pass(server)
+        assert (outcome.result, outcome.reason) == (Result.WAITING, Reason.REFUSED)
+        assert "the policy said no" in our_entry(server.read(WORKLOADS, WORKLOAD))["message"]
+        assert count(server, NAME) == expected
+    assert [type(entry.request) for entry in server.writes] == [Replace, ReplaceStatus, Replace]
+    server.before = lambda _: None
+    assert run_pass(server).result is Result.ADMITTED
+    assert count(server, NAME) == 4
+
+
+CHECKS.add("Ready refused: 403", partial(_ready_refused, DeniedError("the policy said no", status=403)))
+CHECKS.add("Ready refused: 422", partial(_ready_refused, InvalidError("the policy said no", status=422)))
+
+
 @CHECKS
 def held_and_released() -> None:
     server = scene(trainjob=objects.trainjob(held=True))
