@@ -29,7 +29,8 @@ from dispatch_gates.requests import ApiError
 
 _log = logging.getLogger(__name__)
 
-WORKERS: Final = 16
+WORKERS: Final = 64
+"""Passes at a time. They wait for the API server most of the time, and the more of them do, the more share a list."""
 FIRST_LOOK_SECONDS: Final = 0.5
 RESYNC_SECONDS: Final = 30.0
 """How often a waiting Workload is looked at again when nothing wakes it."""

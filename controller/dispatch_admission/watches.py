@@ -19,6 +19,8 @@ _log = logging.getLogger(__name__)
 
 WATCH_SECONDS: Final = 60.0
 """How long one watch lasts before it is begun anew from where it was; silence beyond that is a lost connection."""
+_PAGE: Final = 100
+"""Objects in a page of a list of which nothing is kept: a page is all of it that is in memory at a time."""
 _FIRST_BACKOFF: Final = 0.5
 _LAST_BACKOFF: Final = 20.0
 _GRANTED_SECONDS: Final = 60.0
@@ -73,7 +75,7 @@ class WatchLoop:
         """Read where to watch from; and everything, page by page and kept nowhere, where somebody wants it."""
         version = ""
         request = List(self.resource, "", self.selector)
-        async for page in self.driver.pages(request, limit=None if self.listed else 1):
+        async for page in self.driver.pages(request, limit=_PAGE if self.listed else 1):
             version = page.resource_version
             for item in page.items:
                 if self.listed is not None:

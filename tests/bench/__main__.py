@@ -49,8 +49,18 @@ def _site(name: str) -> Iterator[Site]:
 @click.option("--smoke", is_flag=True, help="Small numbers: shows that it works, measures nothing (half a minute).")
 @click.option("--only", multiple=True, type=click.Choice(["latency", "rate", "memory", "events"]), help="Parts of it.")
 @click.option("--seconds", default=15.0, show_default=True, help="How long a rate is measured at the most.")
+@click.option("--backlog", multiple=True, type=int, default=(1000, 5000), show_default=True, help="For the rate.")
+@click.option("--other-pods", multiple=True, type=int, default=(0, 20_000), show_default=True, help="For the rate.")
 @click.option("--record", "anew", is_flag=True, help="Record the job that is multiplied on a whole cluster, and end.")
-def main(output: str, smoke: bool, only: tuple[str, ...], seconds: float, anew: bool) -> None:
+def main(
+    output: str,
+    smoke: bool,
+    only: tuple[str, ...],
+    seconds: float,
+    backlog: tuple[int, ...],
+    other_pods: tuple[int, ...],
+    anew: bool,
+) -> None:
     """Measure what the admission controller costs, beside a raw driver, on a bare local cluster (root, 8 minutes)."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(TERMINATED))  # takes the cluster down on the way
     name = f"bench-{os.getpid()}"
@@ -64,7 +74,8 @@ def main(output: str, smoke: bool, only: tuple[str, ...], seconds: float, anew: 
                 cluster.down()
             return
         with _site(name) as site, tempfile.TemporaryDirectory() as folder:
-            found = _measure(site, Path(folder), only, smoke, seconds)
+            rates = _rates(site, Path(folder), (50,) if smoke else backlog, (100,) if smoke else other_pods, seconds)
+            found = _measure(site, Path(folder), only, smoke, rates)
     except LocalError as error:
         click.echo(f"bench: {error}", err=True)
         sys.exit(1)
@@ -74,7 +85,9 @@ def main(output: str, smoke: bool, only: tuple[str, ...], seconds: float, anew: 
         _print(found)
 
 
-def _measure(site: Site, folder: Path, only: tuple[str, ...], smoke: bool, seconds: float) -> dict[str, Any]:
+def _measure(
+    site: Site, folder: Path, only: tuple[str, ...], smoke: bool, rates: Iterator[dict[str, Any]]
+) -> dict[str, Any]:
     found: dict[str, Any] = {}
 
     def wanted(part: str) -> bool:
@@ -87,7 +100,7 @@ def _measure(site: Site, folder: Path, only: tuple[str, ...], smoke: bool, secon
             rows.append(_row(measure.latency(site, folder, driver, 10 if smoke else 150)))
         found["latency"] = rows
     if wanted("rate"):
-        found["rate"] = list(_rates(site, folder, smoke, seconds))
+        found["rate"] = list(rates)
     if wanted("events"):
         sizes = (5, 20) if smoke else (100, 5000)
         found["events"] = []
@@ -101,9 +114,11 @@ def _measure(site: Site, folder: Path, only: tuple[str, ...], smoke: bool, secon
     return found
 
 
-def _rates(site: Site, folder: Path, smoke: bool, seconds: float) -> Iterator[dict[str, Any]]:
-    for backlog in (50,) if smoke else (1000, 5000):
-        for pods in (100,) if smoke else (0, 20_000):
+def _rates(
+    site: Site, folder: Path, backlogs: tuple[int, ...], other_pods: tuple[int, ...], seconds: float
+) -> Iterator[dict[str, Any]]:
+    for backlog in backlogs:
+        for pods in other_pods:
             for driver in measure.DRIVERS:
                 _say(f"rate: {driver.name}, {backlog} Workloads, {pods} other pods")
                 filled = site.fill(backlog, reserved=True, other_pods=pods)

@@ -18,7 +18,7 @@ from bench.wire import Server, Wire
 from dispatch_gates.cluster.connection import path_of
 from dispatch_gates.contract.names import ADMISSION_COUNT, JOBSET_NAME, JOBSETS, WORKLOADS
 
-WORKERS: Final = 16
+WORKERS: Final = 64
 
 
 class Shared:

@@ -424,7 +424,7 @@ def test_a_standby_that_takes_over_after_days_makes_progress_from_then_on(monkey
 
 def test_a_controller_whose_passes_never_end_makes_no_progress(monkeypatch: pytest.MonkeyPatch) -> None:
     """The Lease is not renewed then, and liveness fails: watches that are alive are not enough."""
-    server = backlog(40)
+    server = backlog(80)
 
     class Hanging(ModelDriver):
         async def perform(self, request: Request) -> Any:
