@@ -140,6 +140,17 @@ class Log:
         self.pod("patch", "p1", 1, "Failed")
         self.pod("delete", "p1", 1, "Failed")
 
+    def bodiless(self, resource: str, name: str, verb: str = "delete") -> None:
+        """A write whose answer carries no object: of a deletion, most kinds answer with a Status."""
+        self.write(verb, resource, {"metadata": {"name": name}})
+        self.events[-1]["responseObject"] = {"kind": "Status", "metadata": {}, "status": "Success"}
+
+    def collected(self, resource: str, name: str, uid: str, **meta: Any) -> None:
+        """What the garbage collector writes: answered with metadata alone."""
+        stamps = {"deletionTimestamp": "2026-01-01T00:00:00Z", "deletionGracePeriodSeconds": 0}
+        about = {"name": name, "namespace": "team", "uid": uid, **stamps, **meta}
+        self.write("patch", resource, {"kind": "PartialObjectMetadata", "metadata": about})
+
     def lines(self) -> str:
         return "".join(json.dumps(event) + "\n" for event in self.events)
 

@@ -29,6 +29,9 @@ def test_a_preempted_job_that_runs_twice_is_good(tmp_path: Path) -> None:
     raised = job.raised_to(2)
     assert raised is not None
     assert first.over is not None
+    assert first.running is not None
+    assert first.created < first.running < first.over
+    assert second.running is None
     assert job.created < job.opened < first.created < first.over < raised < second.created
     assert [a for a, _ in job.resumes] == [1, 2]
     assert all(stay.ready and stay.admitted for stay in job.reservations)
@@ -81,6 +84,77 @@ def test_a_force_deleted_pod_is_gone_only_when_its_finalizer_is(tmp_path: Path) 
     log.pod("delete", "p1", 1, "Running", live=True, **stamps)
     log.events[-1]["requestObject"] = {"gracePeriodSeconds": 0}
     assert log.read(tmp_path).jobs[KEY].pods["p1"].gone is not None
+
+
+def test_a_pod_that_has_ended_is_over_though_it_stays(tmp_path: Path) -> None:
+    log = Log()
+    log.evicted()
+    log.pod("patch", "p1", 1, "Succeeded")
+    log.job(a=2)
+    assert log.read(tmp_path).violations() == []
+
+
+def test_a_raise_and_a_resume_in_one_write_are_blamed_once(tmp_path: Path) -> None:
+    """As in plain mode."""
+    log = Log()
+    log.evicted()
+    log.job(a=2, suspend=False)
+    assert [violation.what for violation in log.read(tmp_path).violations()] == [
+        "A raised to 2 while pod p1 (A=1) may still run"
+    ]
+
+
+def test_what_the_garbage_collector_takes_is_gone(tmp_path: Path) -> None:
+    log = Log()
+    log.evicted()
+    log.batch("create", 1, suspend=False)
+    log.collected("pods", "p1", "p1", finalizers=["f"])
+    log.collected("jobs", f"{NAME}-node-0", "b1", finalizers=["f"])
+    job = log.read(tmp_path).jobs[KEY]
+    assert job.pods["p1"].gone is None
+    assert set(job.batch) == {f"{NAME}-node-0"}
+    log.collected("pods", "p1", "p1")
+    log.collected("pods", "elsewhere", "other")
+    log.collected("jobs", f"{NAME}-node-0", "b1")
+    log.collected("jobs", "elsewhere", "other")
+    log.collected("trainjobs", "mine", "mine")
+    job = log.read(tmp_path).jobs[KEY]
+    assert job.pods["p1"].gone is not None
+    assert job.pods["p1"].gone.order == log.version - 4
+    assert job.batch == {}
+
+
+def test_deletions_that_are_answered_without_a_body_hide_nothing(tmp_path: Path) -> None:
+    log = Log()
+    log.evicted()
+    log.batch("create", 1, suspend=False)
+    log.bodiless("jobs", f"{NAME}-node-0")
+    log.bodiless("jobs", "elsewhere")
+    log.bodiless("pods", "elsewhere")
+    log.bodiless("trainjobs", "mine", verb="patch")
+    # A deletion raises the generation, too.
+    log.bodiless("trainjobs", NAME)
+    log.generation += 1
+    log.old_pod_ends()
+    log.job(a=2)
+    timeline = log.read(tmp_path)
+    assert timeline.gaps() == []
+    assert timeline.violations() == []
+
+
+def test_open_is_when_the_gate_was_first_away(tmp_path: Path) -> None:
+    log = Log()
+    log.started()
+    gated = {"annotations": {GATED_BY: GATE}}
+    metadata = {"name": NAME, "namespace": "team", "uid": "job", "generation": 1}
+    log.write("patch", "trainjobs", {"kind": "PartialObjectMetadata", "metadata": metadata | gated})
+    log.write("patch", "trainjobs", {"kind": "PartialObjectMetadata", "metadata": metadata})
+    opened = log.version
+    log.write("patch", "trainjobs", {"kind": "PartialObjectMetadata", "metadata": metadata})
+    log.job()
+    found = log.read(tmp_path).jobs[KEY].opened
+    assert found is not None
+    assert found.order == opened
 
 
 def created_open(log: Log) -> None:
@@ -344,6 +418,12 @@ def begins_late(log: Log) -> None:
     del log.events[0]
 
 
+def a_pod_from_before_the_log(log: Log) -> None:
+    log.opened()
+    log.job(a=1, suspend=False)
+    log.pod("patch", "p1", 1, "Running", live=True)
+
+
 def a_pod_before_its_job(log: Log) -> None:
     log.pod("create", "p1", 1)
 
@@ -381,6 +461,7 @@ def nothing(log: Log) -> None:
     ("story", "expected"),
     [
         (begins_late, "the log begins after its creation"),
+        (a_pod_from_before_the_log, "pods team/p1: the log begins after its creation"),
         (a_pod_before_its_job, "a pod of a TrainJob of which nothing is in the log"),
         (a_change_is_missing, "1 changes of its specification before this one are not in the log"),
         (level_too_low, "1 writes to trainjobs are in the log without their bodies (level Metadata)"),

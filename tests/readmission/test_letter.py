@@ -9,6 +9,7 @@ Job to be suspended.
 
 from __future__ import annotations
 
+import importlib.util
 import threading
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -58,6 +59,18 @@ WITHOUT_PODS: Mutations = (
 SUSPENDED_JOBS_ONLY: Mutations = (
     ("dispatch_gates.contract.execution", "stopped = self.finished or (self.suspended", "stopped = (self.suspended"),
 )
+
+@pytest.mark.parametrize(
+    "mutation", [*LETTER, *WITHOUT_PODS, *SUSPENDED_JOBS_ONLY], ids=lambda each: each[1].strip()[:40]
+)
+def test_what_a_mutation_takes_away_is_there_once(mutation: tuple[str, str, str]) -> None:
+    """Said here, where it takes a moment, rather than by a controller that does not start."""
+    module, text, _ = mutation
+    found = importlib.util.find_spec(module)
+    assert found is not None
+    assert found.origin is not None
+    assert Path(found.origin).read_text().count(text) == 1
+
 
 Unguarded = partial(World, guarded=False)
 """Here the rule alone keeps the promises; tests/guard_rails/test_naive.py has the letter under the guard rails."""

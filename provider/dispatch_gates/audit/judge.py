@@ -220,8 +220,6 @@ class Timeline:
         key, about = f"{write.namespace}/{write.name}", facts.about
         if key not in self.jobs and not OURS.fullmatch(write.name) and not facts.counts:
             return
-        if write.verb == "delete" and not about.uid:
-            return
         job = self.jobs.setdefault(key, Job(key))
         job.queued = job.queued or facts.queued
         a = facts.counts[0] if len(set(facts.counts)) == 1 else None
