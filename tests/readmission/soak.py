@@ -13,6 +13,7 @@ import threading
 import time
 import traceback
 from collections import Counter, defaultdict
+from collections.abc import Collection
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -47,24 +48,26 @@ class Round:
     runs: tuple[tuple[int, str], ...]
 
 
-def plan(count: int, lanes: int, seed: int) -> list[Round]:
-    """Return `count` runs in random order: the same ones for the same seed."""
+def plan(count: int, lanes: int, seed: int, only: Collection[str] = ()) -> list[Round]:
+    """Return about `count` runs in random order: the same ones for the same seed. `only` names the kinds to play."""
     random = Random(seed)
-    each = max(1, count // SHARE)
-    shared = [name for name, kind in KINDS.items() if kind.needs is Needs.CLUSTER]
-    own = [name for name, kind in KINDS.items() if kind.needs is Needs.NOTHING]
-    rounds = [name for name in shared for _ in range(-(-each // lanes))]
-    single = [name for name in own for _ in range(each)] + [KILLS] * (2 * each)
-    single += [STALLS] * max(0, count - len(single) - len(rounds) * lanes)
+    each = max(1, count // SHARE if not only else count // len(only))
+    kinds = {name: kind.needs for name, kind in KINDS.items() if not only or name in only}
+    rounds = [name for name, needs in kinds.items() if needs is Needs.CLUSTER for _ in range(-(-each // lanes))]
+    single = [name for name, needs in kinds.items() if needs is Needs.NOTHING for _ in range(each)]
+    single += [KILLS] * (2 * each) if KILLS in kinds else []
+    single += [STALLS] * max(0, count - len(single) - len(rounds) * lanes) if STALLS in kinds else []
     random.shuffle(rounds)
     random.shuffle(single)
     planned: list[Round] = []
     number = 0
-    for index, name in enumerate(rounds):
-        part = single[index * len(single) // len(rounds) : (index + 1) * len(single) // len(rounds)]
-        for together, names in ((False, part), (True, [name] * lanes)):
-            planned.append(Round(together, tuple(enumerate(names, number))))
-            number += len(names)
+    phases = max(1, len(rounds))
+    for index in range(phases):
+        part = single[index * len(single) // phases : (index + 1) * len(single) // phases]
+        for together, names in ((False, part), (True, rounds[index : index + 1] * lanes)):
+            if names:
+                planned.append(Round(together, tuple(enumerate(names, number))))
+                number += len(names)
     return planned
 
 
@@ -181,18 +184,18 @@ def among_many(cluster: Cluster, controllers: Deployment, second: Deployment, nu
 @click.option("--count", default=240, show_default=True, type=click.IntRange(min=1), help="How many runs.")
 @click.option("--seed", type=int, help="Play the runs of this seed; a new one by default.")
 @click.option("--lanes", default=4, show_default=True, type=click.IntRange(min=1), help="How many jobs side by side.")
+@click.option("--only", multiple=True, type=click.Choice(list(KINDS)), help="Play this kind alone; may be repeated.")
 @click.option(
     "--waiting", "number", default=5000, show_default=True, help="Workloads among which foreign jobs must run."
 )
 @click.option("--cluster", "name", default="soak", show_default=True, help="Name of the local cluster.")
-def main(count: int, seed: int | None, lanes: int, number: int, name: str) -> None:
+def main(count: int, seed: int | None, lanes: int, only: tuple[str, ...], number: int, name: str) -> None:
     """Play many runs of all kinds on a real cluster. Exit codes: 0 all good, 1 not, 2 usage."""
     seed = seed if seed is not None else Random().randrange(10**6)
-    planned = plan(count, lanes, seed)
+    planned = plan(count, lanes, seed, only)
     total = sum(len(each.runs) for each in planned)
-    click.echo(
-        f"{total} runs, {lanes} side by side; again: make soak ARGS='--seed {seed} --count {count} --lanes {lanes}'"
-    )
+    again = f"--seed {seed} --count {count} --lanes {lanes}" + "".join(f" --only {kind}" for kind in only)
+    click.echo(f"{total} runs, {lanes} side by side; again: make soak ARGS='{again}'")
     cluster = Cluster(name, click.echo)
     began = time.monotonic()
     good = True

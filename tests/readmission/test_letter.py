@@ -60,6 +60,7 @@ SUSPENDED_JOBS_ONLY: Mutations = (
     ("dispatch_gates.contract.execution", "stopped = self.finished or (self.suspended", "stopped = (self.suspended"),
 )
 
+
 @pytest.mark.parametrize(
     "mutation", [*LETTER, *WITHOUT_PODS, *SUSPENDED_JOBS_ONLY], ids=lambda each: each[1].strip()[:40]
 )

@@ -25,3 +25,9 @@ def test_plan(seed: int) -> None:
         shared = {name for _, name in each.runs if KINDS[name].needs is Needs.CLUSTER}
         assert bool(shared) is each.together
         assert not each.together or len({name for _, name in each.runs}) == 1
+
+
+def test_plan_of_some_kinds() -> None:
+    assert [name for each in plan(3, 2, 1, [STALLS]) for _, name in each.runs] == [STALLS] * 3
+    played = Counter(name for each in plan(8, 2, 1, ["deactivated", "two-leaders"]) for _, name in each.runs)
+    assert played == {"deactivated": 4, "two-leaders": 4}
