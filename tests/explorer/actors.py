@@ -314,7 +314,7 @@ class Actor:
                 else:
                     running = self._after(running, Reply("conflict"))
             else:
-                return (None if self._powerless(running) else self._shortened(running, asked)), ""
+                return (None if self._powerless(running, asked) else self._shortened(running, asked)), ""
 
     def _shortened(self, running: Running, asked: Ask) -> Running:
         """Forget what led to a last write."""
@@ -335,18 +335,25 @@ class Actor:
         base = running.replies[asked.version - 1]
         return Running("pass", (base,), running.tainted, Last(asked.value, ends[0].result, _unfounded(running, asked)))
 
-    def _powerless(self, running: Running) -> bool:
-        """Whether a pass can write nothing any more: what it began with has changed. It is then as good as over."""
-        if running.operation != "pass" or running.last is not None or self.product.rereads:
+    def _powerless(self, running: Running, asked: Ask) -> bool:
+        """Whether all that is left for a pass to write is a conflict, or why it waits. It is then as good as cut off.
+
+        Reads change nothing. Why it waits changes the Workload's version alone; another pass that meets a conflict
+        because of that could have been cut off at the same moment instead, and passes are cut off at any moment.
+        """
+        if running.operation != "pass" or self.product.rereads:
+            return False
+        if asked.verb == "status" and running.replies[asked.version - 1].value == asked.value:
+            return True
+        if running.last is not None:
             return False
         kinds = [reply.kind for reply in running.replies]
         assert kinds.count("workload") <= 1, "a pass reads its Workload once"
         jobs = [reply for reply in running.replies if reply.kind == "trainjob"]
-        workload = next((reply for reply in running.replies if reply.kind == "workload"), None)
         assert len(jobs) <= 2, "a pass reads the TrainJob once, and writes it once"
-        if workload is None or not workload.stale or not jobs:
-            return False
-        return len(jobs) == 2 or jobs[0].stale
+        if len(jobs) == 1:
+            return jobs[0].stale
+        return len(jobs) == 2 and any(reply.stale for reply in running.replies if reply.kind == "workload")
 
     def _after(self, running: Running, reply: Reply) -> Running:
         tainted = running.tainted and reply.kind != "job"
@@ -369,6 +376,8 @@ class Actor:
         asked = self.product.ask(after)
         ended = f" [{running.operation} ends: {asked.result}]" if isinstance(asked, Ended) else ""
         going, wrong = self._settled(after)
+        if going is None and not ended:
+            ended = f" [{running.operation} can now only say why it waits, or meet a conflict]"
         return rules.Outcome(label + ended, (going, part), effects, broken or wrong)
 
     def _read(self, running: Running, asked: Ask, part: Any) -> rules.Outcome:
