@@ -11,7 +11,7 @@ decided on a stale read is answered with a conflict at once, whatever happens in
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
@@ -26,7 +26,7 @@ from dispatch_gates.operations.opening import open_job
 from dispatch_gates.operations.start import start
 from explorer import objects, reads, rules
 from explorer.rules import JOB, JOBSET, PODS, TRAINJOB, WORKLOAD
-from explorer.values import TrainJobPart, Workload, WorkloadPart
+from explorer.values import Job, JobSet, TrainJobPart, Workload, WorkloadPart
 from model.objects import NAME, TEAM, admission_check
 from model.objects import WORKLOAD as WORKLOAD_NAME
 
@@ -105,7 +105,12 @@ class Product:
     rereads: bool = False
     """Whether a pass may read TrainJob or Workload more than once. The shipped one does not, which is checked."""
     reads: reads.Reads = field(default_factory=reads.of_the_driver)
-    _asked: dict[tuple[str, tuple[Reply, ...]], Ask | Ended] = field(default_factory=dict)
+    foresight: bool = False
+    """Whether a pass is as good as cut off once it would only wait even if all that it has yet to read were at its
+    best. That more of a previous execution never makes it go on is checked by `short_sighted`."""
+    given_up: set[Running] = field(default_factory=set)
+    blurred: set[Workload] = field(default_factory=set)
+    asked: dict[tuple[str, tuple[Reply, ...]], Ask | Ended] = field(default_factory=dict)
 
     def ask(self, running: Running) -> Ask | Ended:
         """Return what the operation asks next, from the shipped generator; each list of replies is run once."""
@@ -115,9 +120,9 @@ class Product:
             return Ask("status", WORKLOAD, running.last.value, 1)
         replies = tuple(reply._replace(stale=False) if reply.stale else reply for reply in running.replies)
         key = (running.operation, replies)
-        if key not in self._asked:
-            self._asked[key] = self._run(running.operation, replies)
-        return self._asked[key]
+        if key not in self.asked:
+            self.asked[key] = self._run(running.operation, replies)
+        return self.asked[key]
 
     def _run(self, operation: str, replies: tuple[Reply, ...]) -> Ask | Ended:
         generator = self.operations[operation]()
@@ -221,7 +226,7 @@ def _said(value: Any) -> str:
     return type(value).__name__
 
 
-def shipped(*, kueue: bool = True) -> Product:
+def shipped(*, kueue: bool = True, foresight: bool = False) -> Product:
     """Return the product as it ships."""
     asked = objects.ASKED if kueue else objects.plain()
     found = (admission_check(), admission_check(objects.OTHER_CHECK, "example.org/another"))
@@ -235,6 +240,7 @@ def shipped(*, kueue: bool = True) -> Product:
             "Release": lambda: release(TEAM, NAME, objects.UID, seconds=0.5),
         },
         kueue,
+        foresight=foresight,
     )
 
 
@@ -299,6 +305,7 @@ class Actor:
         Beside it: what it broke in ending.
         """
         while True:
+            running = self._blurred(running)
             asked = self.product.ask(running)
             if isinstance(asked, Ended):
                 return None, asked.broken
@@ -347,6 +354,9 @@ class Actor:
             return True
         if running.last is not None:
             return False
+        if self.product.foresight and asked.verb in ("get", "list") and self._hopeless(running):
+            self.product.given_up.add(running)
+            return True
         kinds = [reply.kind for reply in running.replies]
         assert kinds.count("workload") <= 1, "a pass reads its Workload once"
         jobs = [reply for reply in running.replies if reply.kind == "trainjob"]
@@ -354,6 +364,71 @@ class Actor:
         if len(jobs) == 1:
             return jobs[0].stale
         return len(jobs) == 2 and any(reply.stale for reply in running.replies if reply.kind == "workload")
+
+    def _blurred(self, running: Running) -> Running:
+        """Forget what an outdated Workload said: the pass has gone on over it, and can write nothing to it any more."""
+        first = running.replies[0] if running.replies else None
+        if first is None or first.kind != "workload" or not first.stale or first.value == _TURN:
+            return running
+        if running.operation != "pass" or running.last is not None or not self.product.foresight:
+            return running
+        blurred = running._replace(replies=(first._replace(value=_TURN), *running.replies[1:]))
+        if _kind(self.product.ask(blurred)) != _kind(self.product.ask(running)):
+            return running
+        self.product.blurred.add(first.value)
+        return blurred
+
+    def _hopeless(self, running: Running) -> bool:
+        """Whether a pass only waits, even if it reads next that the previous execution is over, and how."""
+        job = _last(running, "trainjob")
+        if job is None:
+            return False
+        best = {JOBSET: JobSet(True, job.rank), JOB: Job(True, 0, seen=True), PODS: ()}
+        while True:
+            asked = self.product.ask(running)
+            if isinstance(asked, Ended):
+                return not asked.broken
+            if asked.verb not in ("get", "list"):
+                return asked.verb == "status" and running.replies[asked.version - 1].value == asked.value
+            running = self._after(running, Reply(_REPLIES[asked.part], best[asked.part]))
+
+    def short_sighted(self, met: Callable[[int], Iterable[Any]]) -> list[Running]:
+        """Return where `foresight` was wrong.
+
+        Where a pass was given up, a reply that was met, by part of the world, would have made it go on; or what an
+        outdated Workload said would have made a difference to what it asks next.
+        """
+        wrong = []
+        for running in self.product.given_up:
+            asked = self._asks(running)
+            for value in met(asked.part):
+                if asked.part == JOBSET and value is None:
+                    reply = Reply("not found")
+                else:
+                    reply = Reply(_REPLIES[asked.part], value)
+                going = self._after(running, reply)
+                after = self.product.ask(going)
+                if isinstance(after, Ended):
+                    continue
+                if after.verb in ("get", "list"):
+                    hopeless = self._hopeless(going)
+                else:
+                    hopeless = after.verb == "status" and going.replies[after.version - 1].value == after.value
+                if not hopeless:
+                    wrong.append(going)
+        return wrong + self._blurred_wrongly()
+
+    def _blurred_wrongly(self) -> list[Running]:
+        """Return where the content of an outdated Workload would have made a difference to what is asked next."""
+        wrong = []
+        for running in {Running(operation, replies) for operation, replies in self.product.asked}:
+            if running.operation == "pass" and running.replies and running.replies[0].value == _TURN:
+                expected = _kind(self.product.ask(running))
+                for value in self.product.blurred:
+                    sharp = running._replace(replies=(Reply("workload", value), *running.replies[1:]))
+                    if _kind(self.product.ask(sharp)) != expected:
+                        wrong.append(sharp)
+        return wrong
 
     def _after(self, running: Running, reply: Reply) -> Running:
         tainted = running.tainted and reply.kind != "job"
@@ -503,6 +578,14 @@ class Actor:
             else f"{operation} says why it waits"
         )
         return label, part._replace(workload=after), effects, reply, broken
+
+
+_TURN: Final = Workload(reserved=True, check="Pending")
+
+
+def _kind(asked: Ask | Ended) -> tuple[str, int]:
+    """Return what is asked, without the content."""
+    return (asked.verb, asked.part) if isinstance(asked, Ask) else (asked.broken, -1)
 
 
 def _misplaced(running: Running, job: Any) -> str:
