@@ -40,6 +40,10 @@ test: lint programs ## All tests, one run of each kind, from unit to real cluste
 	@echo "== tests"
 	@$(BIN)/python -m pytest
 
+.PHONY: prove
+prove: $(READY) ## Search every order of events with the code that ships, within bounds, on two cores (ARGS='1 3': those parts)
+	@$(BIN)/python -m explorer $(ARGS)
+
 .PHONY: soak
 soak: programs ## Hundreds of runs of the readmission gate on a real cluster (ARGS='--count 240 --seed 1'; --help)
 	@$(BIN)/python -m readmission.soak $(ARGS)

@@ -39,7 +39,7 @@ from explorer.rules import (
     Outcome,
     Rule,
 )
-from explorer.values import dense, ranks, renamed
+from explorer.values import WorkloadPart, dense, ranks, renamed
 
 Rows: TypeAlias = NDArray[np.int32]
 Keys: TypeAlias = NDArray[np.int64]
@@ -52,12 +52,14 @@ PROGRESS_SECONDS: Final = 10.0
 
 
 class Numbers:
-    """Gives each value of one kind a number."""
+    """Gives each value of one kind a number. `note` is worked out once for each value, and looked up as `notes`."""
 
-    def __init__(self) -> None:
+    def __init__(self, note: Callable[[Any], int] = lambda _: 0) -> None:
         self.values: list[Any] = []
         self._numbers: dict[Any, int] = {}
         self._ranks = np.zeros(64, np.int64)
+        self.notes = np.zeros(64, np.int8)
+        self._note = note
 
     def of(self, value: Any) -> int:
         """Return the number of a value."""
@@ -68,7 +70,9 @@ class Numbers:
             self.values.append(value)
             if found >= len(self._ranks):
                 self._ranks = np.concatenate([self._ranks, np.zeros_like(self._ranks)])
+                self.notes = np.concatenate([self.notes, np.zeros_like(self.notes)])
             self._ranks[found] = ranks(value)
+            self.notes[found] = self._note(value)
         return found
 
     def ranks(self, numbers: Rows) -> Keys:
@@ -159,7 +163,8 @@ class Tables:
         self.model = model
         scenario = model.scenario
         kinds = [*"TWSJP" * scenario.jobs, *("C" * scenario.replicas), *("A" * scenario.adapters), "B"]
-        of_kind = {kind: Numbers() for kind in dict.fromkeys(kinds)}
+        notes: dict[str, Callable[[Any], int]] = {"W": _holds_quota, "C": _job_of, "A": _job_of}
+        of_kind = {kind: Numbers(notes.get(kind, lambda _: 0)) for kind in dict.fromkeys(kinds)}
         self.numbers = [of_kind[kind] for kind in kinds]
         self.breaches: list[str] = [""]
         self._rules = [
@@ -204,6 +209,10 @@ class Tables:
         return self.model.canonical(
             tuple(numbers.values[number] for numbers, number in zip(self.numbers, row, strict=True))
         )
+
+    def met(self, part: int) -> set[Any]:
+        """Return what was met of one part of the world, as a read of it shows it."""
+        return {value[0] for value in self.numbers[part].values}
 
     def breach(self, broken: str) -> int:
         """Return the number of a breach that is judged, and 0 for none."""
@@ -370,7 +379,9 @@ class Tables:
         scenario = self.model.scenario
         if scenario.quota is not None and (effects & RESERVED).any():
             taking = (effects & RESERVED) != 0
-            held = sum(self._holds(rows[origin, PARTS * other + WORKLOAD]) for other in range(scenario.jobs))
+            held = np.zeros(len(origin), np.int8)
+            for other in range(scenario.jobs):
+                held += self.numbers[WORKLOAD].notes[rows[origin, PARTS * other + WORKLOAD]]
             keep &= ~(taking & (held >= scenario.quota))
         (evicting,) = np.nonzero(effects & EVICTED)
         if len(evicting):
@@ -403,11 +414,6 @@ class Tables:
             after[ruled_out, own] = self.numbers[own].of(None)
             broken[ruled_out] = 0
 
-    def _holds(self, workloads: Rows) -> NDArray[np.int32]:
-        values = self.numbers[WORKLOAD].values
-        held = np.array([value.workload is not None and value.workload.reserved for value in values], np.int32)
-        return held[workloads]
-
     def _canonical(self, rows: Rows) -> Rows:
         model = self.model
         for job in range(model.scenario.jobs):
@@ -439,9 +445,17 @@ class Tables:
         return rows
 
     def _of_job(self, column: int, numbers: Rows, job: int) -> NDArray[np.bool_]:
-        values = self.numbers[column].values
-        found = np.array([value is not None and value[0] == str(job) for value in values], bool)
-        return found[numbers]
+        """Return which of these operations are about a job."""
+        return np.asarray(self.numbers[column].notes[numbers] == job + 1)
+
+
+def _holds_quota(part: WorkloadPart) -> int:
+    return int(part.workload is not None and part.workload.reserved)
+
+
+def _job_of(under_way: tuple[str, Any] | None) -> int:
+    """Return the job that an operation is about, from 1 on; 0 for none."""
+    return 0 if under_way is None else int(under_way[0]) + 1
 
 
 def _faultless(origin: Keys, outcomes: Rows) -> tuple[Keys, Rows]:

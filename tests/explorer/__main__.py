@@ -1,0 +1,130 @@
+"""`make prove`: each part of the proof, searched whole or as far as it says, with figures. Exit code 1: not proved."""
+
+from __future__ import annotations
+
+import sys
+import time
+from dataclasses import dataclass
+from typing import Final
+
+from rich.console import Console
+from rich.table import Table
+
+from explorer.actors import shipped
+from explorer.liveness import stuck
+from explorer.model import Model, Scenario
+from explorer.search import Search, run
+
+OPERATIONS: Final = ("Start", "Open", "Hold", "Release")
+REPEATS: Final = ("S1", "S3: a second execution", "S3: A was lowered", "S5", "S6")
+"""What must hold even without the assumption: an A never repeats, and nothing else is written."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """One part of the proof. `whole`: every state must have been met; otherwise it is searched up to `states`."""
+
+    scenario: Scenario
+    whole: bool = True
+    states: float = 1e9
+    seconds: float = 400.0
+    live: bool = False
+    broken: bool = False
+    """A breach is expected, and shown."""
+
+
+PARTS: Final = (
+    Part(Scenario("one job, Kueue mode, one replica", replicas=1), live=True),
+    Part(Scenario("one job, Kueue mode, two replicas active at once"), seconds=600),
+    Part(
+        Scenario(
+            "one job, plain mode, one adapter",
+            replicas=0,
+            kueue=False,
+            adapters=1,
+            adapter=OPERATIONS,
+            started=False,
+            people=(),
+        ),
+        live=True,
+    ),
+    Part(
+        Scenario(
+            "the same as the first without the assumption: A never repeats", replicas=1, assumed=False, judged=REPEATS
+        )
+    ),
+    Part(
+        Scenario("the same without the assumption, all promises: the trace", replicas=1, assumed=False),
+        whole=False,
+        broken=True,
+    ),
+    Part(
+        Scenario(
+            "two jobs, one quota, two replicas, one adapter; 2 crashes, 2 evictions, 1 lost reply",
+            jobs=2,
+            adapters=1,
+            adapter=OPERATIONS,
+            started=False,
+            crashes=2,
+            evictions=2,
+            quota=1,
+        ),
+        whole=False,
+        states=10_000_000,
+    ),
+)
+
+
+def prove(part: Part, console: Console) -> tuple[bool, tuple[str, ...]]:
+    """Search one part; return whether it holds, and a line of the table."""
+    began = time.monotonic()
+    scenario = part.scenario
+    console.print(f"[bold]{scenario.name}")
+    product = shipped(kueue=scenario.kueue, foresight=True)
+    search = Search(Model(scenario, product))
+    result = run(
+        search,
+        max_states=part.states,
+        max_seconds=part.seconds,
+        progress=lambda text: console.print(f"  {text.removeprefix(scenario.name + ': ')}"),
+    )
+    for violation in result.violations:
+        console.print(str(violation), markup=False, highlight=False)
+    enough = result.exhausted or (not part.whole and result.states >= part.states)
+    holds = bool(result.violations) if part.broken else enough and not result.violations
+    notes = ["as expected, broken" if part.broken else "all states" if result.exhausted else "the first states"]
+    if part.live and holds:
+        found = stuck(search)
+        holds = holds and not found.stuck
+        notes.append(f"{found.stuck} stuck")
+        for step in found.steps:
+            console.print(f"  stuck after: {step}", markup=False)
+    wrong = [
+        going
+        for actor in dict.fromkeys(actor for _, actor in search.tables.model.actors)
+        if "pass" in actor.operations
+        for going in actor.short_sighted(search.tables.met)
+    ]
+    if wrong:
+        holds = False
+        console.print(f"a pass was given up that could have gone on: {wrong[0]}", markup=False)
+    figures = (f"{result.states:,}", f"{result.transitions:,}", str(result.depth), f"{time.monotonic() - began:.0f} s")
+    return holds, (scenario.name, *figures, ", ".join(notes), "holds" if holds else "NOT PROVED")
+
+
+def main() -> int:
+    """Search every part, or those whose number is given."""
+    console = Console(highlight=False)
+    chosen = [PARTS[int(number) - 1] for number in sys.argv[1:]] or PARTS
+    table = Table("what", "states", "transitions", "depth", "time", "how far", "result")
+    proved = True
+    for part in chosen:
+        holds, line = prove(part, console)
+        proved = proved and holds
+        table.add_row(*line)
+    console.print(table)
+    return 0 if proved else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
