@@ -68,7 +68,7 @@ def picture(written: str, columns: int, title: str) -> str:
         text = Text.from_ansi(line)
         indent = len(text.plain) - len(text.plain.lstrip())
         # Some programs that draw SVG drop the space that a text begins with.
-        console.print(Text.assemble((" " * indent, "dim"), text[indent:]), no_wrap=True, crop=False)
+        console.print(Text.assemble((" " * indent, "dim"), text[indent:]), overflow="fold")
     return console.export_svg(title=title)
 
 
