@@ -52,9 +52,9 @@ def parts(given: dict[str, Any], *, ulid: str | None = None, **changes: Any) -> 
 
 def jobs_of(world: World, stack: Stack) -> list[JsonObject]:
     """Return the TrainJobs that a stack started."""
-    mark = f"{PROJECT}/{stack.name}"
+    mark = f"{PROJECT}/{stack.name}/"
     found = world.list(names.TRAINJOBS)
-    return [raw for raw in found if raw["metadata"]["annotations"].get(names.OWNER) == mark]
+    return [raw for raw in found if raw["metadata"]["annotations"].get(names.OWNER, "").startswith(mark)]
 
 
 def job_of(world: World, stack: Stack) -> TrainJob:

@@ -18,7 +18,7 @@ from pulumi.dynamic.dynamic import serialize_provider
 from pulumi.output import Unknown
 
 from dispatch_gates.resources._inputs import canonical, job_spec
-from dispatch_gates.resources._running import GatesError, warn
+from dispatch_gates.resources._running import GatesError
 from dispatch_gates.resources.gated_train_job import GatedTrainJobProvider
 from dispatch_gates.resources.job_identity import JobIdentityProvider
 from dispatch_gates.resources.job_opening import JobOpeningProvider
@@ -103,6 +103,8 @@ def failures(olds: dict[str, Any], news: dict[str, Any]) -> dict[str, str]:
         ("check", ""),
         ("workload_timeout_seconds", 0.0),
         ("workload_timeout_seconds", float("inf")),
+        ("release_timeout_seconds", -1.0),
+        ("strict_executions", "yes"),
         ("delete_timeout_seconds", "10m"),
         ("kubeconfig", "apiVersion: v1\nkind: Config\nusers: [{user: {token: T0KEN}}]\n"),
     ],
@@ -257,6 +259,14 @@ def test_same_specification_said_in_another_way() -> None:
     assert failures(inputs(), moved) == {}
 
 
+def test_strict_executions_are_settled_when_the_job_is_started() -> None:
+    assert list(failures(inputs(), inputs(strict_executions=True))) == ["strict_executions"]
+    assert failures(inputs(), inputs(strict_executions=False)) == {}
+    assert failures(inputs(), inputs(strict_executions=UNKNOWN)) == {}
+    assert failures(inputs(), inputs(strict_executions=True, submission=2.0)) == {}
+    assert failures({}, inputs(strict_executions=True)) == {}
+
+
 def test_submission_never_goes_down() -> None:
     assert list(failures(inputs(submission=2.0), inputs())) == ["submission"]
     assert failures(inputs(submission=2.0), inputs(ulid=OTHER_ULID)) == {}
@@ -285,6 +295,8 @@ def test_without_checkpoints_nothing_is_started_or_opened(monkeypatch: pytest.Mo
         ({"hold": UNKNOWN}, True, False),
         ({"context": "other"}, True, False),
         ({"workload_timeout_seconds": 31.0}, True, False),
+        ({"release_timeout_seconds": 31.0}, True, False),
+        ({"strict_executions": False, "release_timeout_seconds": 300.0}, False, False),
         ({"image": UNKNOWN}, True, False),
         ({"opened": UNKNOWN}, True, False),
         ({"submission": 2.0}, True, True),
@@ -381,15 +393,6 @@ def test_any_number_of_resources_fits_in_one_program() -> None:
     )
     done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-
-
-def test_a_hold_by_an_administrator_is_a_warning(capsys: pytest.CaptureFixture[str]) -> None:
-    warn(outputs(is_open=True, held_by=["example.org/budget"]))
-    printed = capsys.readouterr().err
-    assert printed.startswith("warning: TrainJob team-a/dj-")
-    assert "admission-gated-by: example.org/budget" in printed
-    warn(outputs(is_open=True, held_by=[]))
-    assert capsys.readouterr().err == ""
 
 
 def test_nothing_else_of_the_package_needs_pulumi() -> None:

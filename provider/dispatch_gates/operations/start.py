@@ -152,7 +152,10 @@ def _assert_ours(asked: JobSpec, job: TrainJob) -> None:
     if job.meta.deleting:
         raise RefusedError(f"{seen} and is being deleted; wait until it is gone, then raise `submission`.")
     if job.owner_mark != asked.owner:
-        raise RefusedError(f"{seen} and belongs to {job.owner_mark!r}, not to {asked.owner!r}; it was not touched.")
+        raise RefusedError(
+            f"{seen} and belongs to {job.owner_mark!r}, not to {asked.owner!r}; it was not touched. Take another "
+            "identity; a resource that was only renamed takes `aliases`."
+        )
     if job.spec_hash != asked.digest():
         raise RefusedError(
             f"{seen} with another specification; it was not touched. A started job's specification cannot change: "

@@ -13,26 +13,32 @@ from dispatch_gates.contract.trainjob import TrainJob
 from dispatch_gates.operations.errors import RefusedError
 from dispatch_gates.operations.holding import hold, release
 from dispatch_gates.operations.opening import open_job
-from dispatch_gates.operations.start import start
+from dispatch_gates.operations.start import Started, start
 from dispatch_gates.operations.status import JobState, status
 from dispatch_gates.operations.stop import stop
 from dispatch_gates.requests import Operation
 from dispatch_gates.resources._inputs import Props, job_spec
 from dispatch_gates.resources._running import in_cluster
+from dispatch_gates.resources.job_inputs import setting
 
 
-def started(props: Props) -> Operation[Props]:
-    """Start the job; return the outputs. The inputs are valid."""
+def started(props: Props) -> Operation[tuple[Props, Started]]:
+    """Start the job; return the outputs and what Start answered. The inputs are valid."""
     asked, wrong = job_spec(props)
     assert asked is not None, wrong
     cluster = yield from in_cluster(None, props)
-    done = yield from start(asked, check=props["check"], workload_seconds=props["workload_timeout_seconds"])
+    done = yield from start(
+        asked,
+        check=setting(props, "check"),
+        workload_seconds=setting(props, "workload_timeout_seconds"),
+        strict_executions=setting(props, "strict_executions"),
+    )
     outs = {**_inputs(props), "cluster": cluster, "uid": done.job.meta.uid, "name": done.job.meta.name}
     if props.get("hold") is None and not done.job.past_gate:
-        return outs | _seen(done.job, JobState.GATED, "not opened yet")
+        return outs | _seen(done.job, JobState.GATED, "not opened yet"), done
     # To be held from the start, or taken over from an interrupted run and opened meanwhile.
     yield from _held_or_released(props, outs)
-    return outs | (yield from _status(outs))
+    return outs | (yield from _status(outs)), done
 
 
 def updated(olds: Props, news: Props) -> Operation[Props]:
@@ -42,7 +48,7 @@ def updated(olds: Props, news: Props) -> Operation[Props]:
     if news.get("hold") is True:
         yield from _held_or_released(news, outs)  # before it is opened, so that it does not run in between
     if news.get("opened") is True:
-        seconds = news["workload_timeout_seconds"]
+        seconds = setting(news, "workload_timeout_seconds")
         yield from open_job(outs["namespace"], outs["name"], outs["uid"], seconds=seconds)
     if news.get("hold") is False:
         yield from _held_or_released(news, outs)
@@ -58,14 +64,14 @@ def updated(olds: Props, news: Props) -> Operation[Props]:
 def refreshed(props: Props) -> Operation[Props | None]:
     """Read where the job stands; return the outputs, or None where it is gone."""
     yield from in_cluster(props["cluster"], props)
-    seen = yield from status(props["namespace"], props["name"], props["uid"], check=props["check"])
+    seen = yield from status(props["namespace"], props["name"], props["uid"], check=setting(props, "check"))
     return None if seen is None else {**_inputs(props), **_kept(props), **_seen(seen.job, seen.state, seen.why)}
 
 
 def deleted(props: Props) -> Operation[None]:
     """Delete the job and wait until it and its pods are gone."""
     yield from in_cluster(props["cluster"], props)
-    seconds = props["delete_timeout_seconds"]
+    seconds = setting(props, "delete_timeout_seconds")
     yield from stop(props["namespace"], props["name"], props["uid"], seconds=seconds)
 
 
@@ -74,19 +80,22 @@ def opened(props: Props) -> Operation[Props]:
     yield from in_cluster(props["cluster"], props)
     name = Identity.of(props["ulid"], props["submission"]).name
     assert name == props["name"], f"{props['name']} is not the name of {props['ulid']}, {props['submission']}"
-    seconds = props["workload_timeout_seconds"]
+    seconds = setting(props, "workload_timeout_seconds")
     done = yield from open_job(props["namespace"], name, props["uid"], seconds=seconds)
     return {**_inputs(props), "already": done.already, "held_by": list(done.held_by)}
 
 
 def _held_or_released(props: Props, outs: Props) -> Operation[None]:
     """Do what `hold` asks for, where it asks for anything."""
-    if (wanted := props.get("hold")) is not None:
-        yield from (hold if wanted else release)(outs["namespace"], outs["name"], outs["uid"])
+    where = (outs["namespace"], outs["name"], outs["uid"])
+    if props.get("hold") is True:
+        yield from hold(*where)
+    elif props.get("hold") is False:
+        yield from release(*where, seconds=setting(props, "release_timeout_seconds"))
 
 
 def _status(outs: Props) -> Operation[dict[str, Any]]:
-    seen = yield from status(outs["namespace"], outs["name"], outs["uid"], check=outs["check"])
+    seen = yield from status(outs["namespace"], outs["name"], outs["uid"], check=setting(outs, "check"))
     if seen is None:
         raise RefusedError(
             f"TrainJob {outs['namespace']}/{outs['name']} (uid {outs['uid']}) is gone: run `pulumi refresh`, then "

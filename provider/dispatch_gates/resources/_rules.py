@@ -8,20 +8,22 @@ from typing import Any, Final
 
 from dispatch_gates.resources._inputs import ASKED, Failure, Props, job_spec, known, whole
 from dispatch_gates.resources._running import records_problem
+from dispatch_gates.resources.job_inputs import DEFAULTS
 
 IDENTITY: Final = ("ulid", "submission", "namespace")
 """Inputs whose change is another TrainJob."""
+_TIMEOUTS: Final = ("workload_timeout_seconds", "release_timeout_seconds", "delete_timeout_seconds")
 _SETTINGS: Final = (
     "opened",
     "hold",
     "check",
     "kubeconfig",
     "context",
-    "workload_timeout_seconds",
-    "delete_timeout_seconds",
+    *_TIMEOUTS,
 )
 """Inputs that may change at any time. `owner` is neither: it is what was written at the start."""
 
+_STRICT: Final = "strict_executions"
 _WHERE: Final = ("kubeconfig", "context", "workload_timeout_seconds")
 
 
@@ -44,7 +46,7 @@ def difference(olds: Props, news: Props) -> tuple[bool, list[str]]:
 
     An identity that is still unknown counts as another one: a preview must not hide that a job will be deleted.
     """
-    changed = [key for key in (*IDENTITY, *ASKED, *_SETTINGS) if _differs(olds, news, key)]
+    changed = [key for key in (*IDENTITY, *ASKED, _STRICT, *_SETTINGS) if _differs(olds, news, key)]
     unfinished = news.get("opened") is True and olds.get("is_open") is False
     # Somebody else held or released the job, and a refresh saw it.
     unfinished = unfinished or (isinstance(news.get("hold"), bool) and news["hold"] is not olds.get("held"))
@@ -82,12 +84,14 @@ def opening_difference(olds: Props, news: Props) -> tuple[bool, list[str]]:
 
 
 def _differs(olds: Props, news: Props, key: str) -> bool:
-    new = news.get(key)
-    return not known(new) or whole(olds.get(key)) != whole(new)
+    # A state of an earlier release lacks the inputs that came later: what was not said was the default.
+    default = DEFAULTS.get(key)
+    old, new = olds.get(key, default), news.get(key, default)
+    return not known(new) or whole(old) != whole(new)
 
 
 def _setting_failures(news: Props) -> Iterator[Failure]:
-    for name in ("workload_timeout_seconds", "delete_timeout_seconds"):
+    for name in _TIMEOUTS:
         value = news.get(name, 1.0)
         if known(value) and not _positive(value):
             yield name, f"{value!r}: a number of seconds above 0 was expected"
@@ -96,7 +100,7 @@ def _setting_failures(news: Props) -> Iterator[Failure]:
         # The value is not shown: somebody may have put a kubeconfig itself there.
         if known(value) and not (isinstance(value, str) and value and "\n" not in value):
             yield name, "a text in one line was expected; `kubeconfig` takes a path, never the content"
-    for name in ("opened", "hold"):
+    for name in ("opened", "hold", _STRICT):
         if known(news.get(name)) and not isinstance(news.get(name), bool | None):
             yield name, "True, False or nothing was expected"
 
@@ -123,8 +127,12 @@ def _frozen_failures(olds: Props, news: Props) -> Iterator[Failure]:
         was = whole(olds["submission"])
         yield "submission", f"{whole(news['submission'])} is lower than {was}: it only goes up"
         return
+    if not _same_job(olds, news):
+        return
+    if known(news.get(_STRICT)) and _differs(olds, news, _STRICT):
+        yield _STRICT, "is settled when a job is started: put it back, or raise `submission` to start anew"
     changed = [key for key in ASKED if known(news.get(key)) and _differs(olds, news, key)]
-    if not changed or not _same_job(olds, news):
+    if not changed:
         return
     before, after = job_spec(olds)[0], job_spec(news)[0]
     if before is not None and after is not None and before.digest() == after.digest():

@@ -1,19 +1,19 @@
-"""Running an operation for the engine: which cluster, and errors and warnings in one line each."""
+"""Running an operation for the engine: in which cluster, and its errors in one line each."""
 
 from __future__ import annotations
 
 import os
-from typing import Any, Final, TypeVar
-
-import pulumi
+from typing import Final, TypeVar
 
 from dispatch_gates.cluster import ClusterConfigError, Target
 from dispatch_gates.cluster import run as run_on
+from dispatch_gates.contract.identity import Identity
 from dispatch_gates.contract.objects import MalformedError
 from dispatch_gates.operations.errors import OperationError
 from dispatch_gates.operations.jobs import cluster_identity
 from dispatch_gates.requests import ApiError, Operation
 from dispatch_gates.resources._inputs import Props
+from dispatch_gates.resources._telling import one_line, told
 
 T = TypeVar("T")
 
@@ -36,9 +36,9 @@ def target(props: Props) -> Target:
 def run(props: Props, operation: Operation[T]) -> T:
     """Run an operation in the cluster that the resource names; raise `GatesError` where it fails."""
     try:
-        return run_on(target(props), operation)
+        return run_on(target(props), told(operation, _subject(props)))
     except (OperationError, ApiError, ClusterConfigError, MalformedError) as error:
-        message = " ".join(str(error).split())
+        message = one_line(str(error))
     raise GatesError(message)  # outside the handler, so that no second traceback is printed
 
 
@@ -61,14 +61,8 @@ def records_problem() -> str | None:
     return f"{SKIP_CHECKPOINTS} is set: jobs would run before they are recorded. Unset it."
 
 
-def warn(outs: dict[str, Any]) -> None:
-    """Print what keeps an opened job from running although nothing failed; the engine shows such lines."""
-    if outs.get("held_by"):
-        gates = ", ".join(outs["held_by"])
-        pulumi.log.warn(
-            f"TrainJob {outs['namespace']}/{outs['name']} is held by an administrator: it runs once these gates are "
-            f"taken out of its annotation kueue.x-k8s.io/admission-gated-by: {gates}"
-        )
+def _subject(props: Props) -> str:
+    return f"TrainJob {props['namespace']}/{Identity.of(props['ulid'], props['submission']).name}"
 
 
 def _named(props: Props) -> str:

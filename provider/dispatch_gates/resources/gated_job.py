@@ -10,12 +10,14 @@ from dispatch_gates.resources.gated_train_job import GatedTrainJob
 from dispatch_gates.resources.job_identity import JobIdentity
 from dispatch_gates.resources.job_inputs import JobInputs
 from dispatch_gates.resources.job_opening import JobOpening
+from dispatch_gates.resources.job_outputs import SHARED, JobOutputs
 
 
-class GatedJob(pulumi.ComponentResource):
+class GatedJob(JobOutputs, pulumi.ComponentResource):
     """A gated job that is started, recorded and then opened by one `pulumi up`.
 
-    Its parts are children named `<name>-identity`, `<name>-job` and `<name>-opening`.
+    Its parts are children named `<name>-identity`, `<name>-job` and `<name>-opening`. `state` is `Gated` after the run
+    that started it: nothing waits for the job to run.
     """
 
     identity: JobIdentity | None
@@ -24,24 +26,6 @@ class GatedJob(pulumi.ComponentResource):
     """The TrainJob."""
     opening: JobOpening | None
     """The opening; None with `opened=False`."""
-    name: pulumi.Output[str]
-    """Name of the TrainJob."""
-    namespace: pulumi.Output[str]
-    """Namespace of the TrainJob."""
-    uid: pulumi.Output[str]
-    """UID of the TrainJob."""
-    ulid: pulumi.Output[str]
-    """The job's identity."""
-    submission: pulumi.Output[int]
-    """The number of the submission."""
-    mode: pulumi.Output[str]
-    """`kueue` or `plain`."""
-    state: pulumi.Output[str]
-    """Where the job stood at the last operation on it; `Gated` after the run that started it."""
-    held_by: pulumi.Output[list[str]]
-    """The gates of administrators that held the job, as last seen."""
-    admission_count: pulumi.Output[int | None]
-    """A, as last seen."""
 
     def __init__(
         self,
@@ -77,7 +61,7 @@ class GatedJob(pulumi.ComponentResource):
             **inputs,
         )
         self.opening = JobOpening(f"{resource_name}-opening", job=self.job, opts=child) if opened else None
-        for key in ("name", "namespace", "uid", "ulid", "submission", "mode", "state", "held_by", "admission_count"):
+        for key in SHARED:
             setattr(self, key, getattr(self.job, key))
         if self.opening is not None:
             self.held_by = self.opening.held_by

@@ -20,10 +20,11 @@ from pulumi.dynamic import (
     UpdateResult,
 )
 
-from dispatch_gates.resources import _life, _rules, _running
+from dispatch_gates.resources import _life, _rules, _running, _telling
 from dispatch_gates.resources._inputs import Props, canonical
 from dispatch_gates.resources._running import GatesError
 from dispatch_gates.resources.job_inputs import JobInputs, with_defaults
+from dispatch_gates.resources.job_outputs import JobOutputs
 
 
 class GatedTrainJobProvider(ResourceProvider):
@@ -45,14 +46,15 @@ class GatedTrainJobProvider(ResourceProvider):
         """Start the job, closed, or take over the one that an earlier, interrupted create started."""
         if wrong := _rules.failures({}, props):
             raise GatesError("; ".join(f"{name}: {why}" for name, why in wrong))
-        outs = _running.run(props, _life.started(props))
-        _running.warn(outs)
+        outs, done = _running.run(props, _life.started(props))
+        _telling.warn_of_runtime(done)
+        _telling.warn(outs)
         return CreateResult(f"{outs['namespace']}/{outs['name']}", outs)
 
     def update(self, _id: str, olds: Props, news: Props) -> UpdateResult:
         """Open, hold or release the job where that is asked for; anything else that may change needs no write."""
         outs = _running.run(news, _life.updated(olds, news))
-        _running.warn(outs)
+        _telling.warn(outs)
         return UpdateResult(outs)
 
     def read(self, id_: str, props: Props) -> ReadResult:
@@ -60,7 +62,7 @@ class GatedTrainJobProvider(ResourceProvider):
         outs = _running.run(props, _life.refreshed(props))
         if outs is None:
             return ReadResult("", {})
-        _running.warn(outs)
+        _telling.warn(outs)
         return ReadResult(id_, outs)
 
     def delete(self, _id: str, props: Props) -> None:
@@ -68,7 +70,7 @@ class GatedTrainJobProvider(ResourceProvider):
         _running.run(props, _life.deleted(props))
 
 
-class GatedTrainJob(Resource, module="dispatch", name="GatedTrainJob"):
+class GatedTrainJob(JobOutputs, Resource, module="dispatch", name="GatedTrainJob"):
     """One gated TrainJob. It starts closed: nothing of it runs before it is opened.
 
     What a started job was asked to do cannot change; raise `submission` for that. The old job and its pods are
@@ -76,34 +78,12 @@ class GatedTrainJob(Resource, module="dispatch", name="GatedTrainJob"):
     `pulumi refresh` brings them up to date.
     """
 
-    name: pulumi.Output[str]
-    """Name of the TrainJob: `dj-<ulid in lower case>-s<submission>`."""
-    namespace: pulumi.Output[str]
-    """Namespace of the TrainJob."""
-    uid: pulumi.Output[str]
-    """UID of the TrainJob."""
-    ulid: pulumi.Output[str]
-    """The job's identity."""
-    submission: pulumi.Output[int]
-    """The number of the submission."""
-    mode: pulumi.Output[str]
-    """`kueue`, or `plain` where there is no queue."""
-    state: pulumi.Output[str]
-    """Where the job stood: Gated, HeldByAdministrator, WaitingForQuota, Running, Complete, Failed, ..."""
-    reason: pulumi.Output[str]
-    """Why it stood there, for people."""
     is_open: pulumi.Output[bool]
     """Whether the job was past its start gate."""
-    held: pulumi.Output[bool]
-    """Whether the job was held, by `hold` or by an operator."""
-    held_by: pulumi.Output[list[str]]
-    """The gates of administrators that hold the job beside ours."""
-    admission_count: pulumi.Output[int | None]
-    """A, the number of the last execution; 0 before the first."""
     cluster: pulumi.Output[str]
     """Which cluster the job is in: the UID of its namespace kube-system."""
     owner: pulumi.Output[str]
-    """The Pulumi project and stack that started the job."""
+    """The Pulumi project, stack and resource that started the job."""
     kubeconfig: pulumi.Output[str | None]
     """Path of the kubeconfig that was used."""
     context: pulumi.Output[str | None]
@@ -131,7 +111,10 @@ class GatedTrainJob(Resource, module="dispatch", name="GatedTrainJob"):
 
         """
         props = with_defaults(resource_name, inputs)
-        props |= {"ulid": ulid, "opened": opened, "owner": f"{pulumi.get_project()}/{pulumi.get_stack()}"}
+        # With the resource's own name: of two resources with one identity the second is refused, and does not take
+        # over, and then delete, the job of the first.
+        owner = f"{pulumi.get_project()}/{pulumi.get_stack()}/{resource_name}"
+        props |= {"ulid": ulid, "opened": opened, "owner": owner}
         if "spec" in props:
             # As text: the engine would turn its integers into floats.
             props["spec"] = pulumi.Output.from_input(props["spec"]).apply(canonical)

@@ -8,6 +8,7 @@ from typing import Any, Final, Required, TypedDict
 import pulumi
 
 from dispatch_gates.contract import names
+from dispatch_gates.operations.holding import RELEASE_SECONDS
 from dispatch_gates.operations.start import WORKLOAD_SECONDS
 
 
@@ -49,6 +50,9 @@ class JobInputs(TypedDict, total=False):
     hold: pulumi.Input[bool] | None
     """True keeps the job from running, open or not, and ends its pods; False lets it run again, as its next execution.
     None (default): not managed here."""
+    strict_executions: pulumi.Input[bool]
+    """True: every execution must have an A of its own, restarts too. Refused where the cluster does not keep that
+    (guard rails at level `executions`); default: False. Cannot change once the job is started."""
     check: pulumi.Input[str]
     """Name of the AdmissionCheck that must guard the queue; default: `dispatch`."""
     kubeconfig: pulumi.Input[str] | None
@@ -57,16 +61,25 @@ class JobInputs(TypedDict, total=False):
     """Context of the kubeconfig; default: the current one."""
     workload_timeout_seconds: pulumi.Input[float]
     """How long Kueue may take to make the Workload, or Trainer the JobSet (plain mode), in seconds; default: 30."""
+    release_timeout_seconds: pulumi.Input[float]
+    """How long a release in plain mode waits for the previous execution to be over, in seconds; default: 300."""
     delete_timeout_seconds: pulumi.Input[float]
     """How long a deletion waits for the job and its pods to be gone, in seconds; default: 600."""
 
 
 DEFAULTS: Final[dict[str, Any]] = {
     "submission": 1,
+    "strict_executions": False,
     "check": names.ADMISSION_CHECK,
     "workload_timeout_seconds": WORKLOAD_SECONDS,
+    "release_timeout_seconds": RELEASE_SECONDS,
     "delete_timeout_seconds": 600.0,
 }
+
+
+def setting(props: Mapping[str, Any], name: str) -> Any:
+    """Return an input; its default where a state of an earlier release, in which there was no such input, lacks it."""
+    return props.get(name, DEFAULTS[name])
 
 
 def with_defaults(resource_name: str, inputs: JobInputs) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from typing import ClassVar
 import pulumi
 from pulumi.dynamic import CheckFailure, CheckResult, CreateResult, DiffResult, Resource, ResourceProvider, UpdateResult
 
-from dispatch_gates.resources import _life, _rules, _running
+from dispatch_gates.resources import _life, _rules, _running, _telling
 from dispatch_gates.resources._inputs import Props
 from dispatch_gates.resources._running import GatesError
 from dispatch_gates.resources.gated_train_job import GatedTrainJob
@@ -36,7 +36,7 @@ class JobOpeningProvider(ResourceProvider):
         if wrong := _rules.opening_failures({}, props):
             raise GatesError("; ".join(f"{name}: {why}" for name, why in wrong))
         outs = _running.run(props, _life.opened(props))
-        _running.warn(outs)
+        _telling.warn(outs)
         return CreateResult(f"{outs['namespace']}/{outs['name']}", outs)
 
     def update(self, _id: str, olds: Props, news: Props) -> UpdateResult:

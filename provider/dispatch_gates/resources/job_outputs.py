@@ -1,0 +1,37 @@
+"""The outputs that `GatedTrainJob` and `GatedJob` share."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import pulumi
+
+
+class JobOutputs:
+    """What a program may use of a job, as last seen by an operation on it; `pulumi refresh` looks again."""
+
+    name: pulumi.Output[str]
+    """Name of the TrainJob: `dj-<ulid in lower case>-s<submission>`."""
+    namespace: pulumi.Output[str]
+    """Namespace of the TrainJob."""
+    uid: pulumi.Output[str]
+    """UID of the TrainJob."""
+    ulid: pulumi.Output[str]
+    """The job's identity."""
+    submission: pulumi.Output[int]
+    """The number of the submission."""
+    mode: pulumi.Output[str]
+    """`kueue`, or `plain` where there is no queue."""
+    state: pulumi.Output[str]
+    """Where the job stood: Gated, HeldByAdministrator, WaitingForQuota, Running, Complete, Failed, ..."""
+    reason: pulumi.Output[str]
+    """Why it stood there, for people."""
+    held: pulumi.Output[bool]
+    """Whether the job was held, by `hold` or by an operator."""
+    held_by: pulumi.Output[list[str]]
+    """The gates of administrators that hold the job beside ours."""
+    admission_count: pulumi.Output[int | None]
+    """A, the number of the last execution; 0 before the first."""
+
+
+SHARED: Final = tuple(JobOutputs.__annotations__)
