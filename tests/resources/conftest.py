@@ -1,4 +1,4 @@
-"""A queue on the real cluster, and stacks of the real engine, for the tests of the resources."""
+"""Queues behind the real controller, and stacks of the real engine, for the tests of the resources."""
 
 from __future__ import annotations
 
@@ -9,15 +9,22 @@ from pathlib import Path
 import pytest
 
 from dispatch_local.cluster import Cluster
-from resources.programs import CHECK
 from resources.stacks import Stack
-from world import World
+from world import ControllerProcess, World
 
 
 @pytest.fixture(scope="session")
-def world(cluster: Cluster) -> World:
-    """A namespace with a queue behind a check that nobody serves."""
-    return World(cluster, checks=(CHECK,)).make()
+def served(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    """A namespace with a queue that has room for many jobs, and the controller at work."""
+    served = World(cluster, pods=50).make()
+    with ControllerProcess(served, tmp_path_factory.mktemp("controller"), lease="resources"):
+        yield served
+
+
+@pytest.fixture(scope="session")
+def world(served: World) -> World:
+    """A namespace with a queue that has room for nothing: what is opened there waits for quota, and stays as it is."""
+    return World(served.cluster, pods=0).make()
 
 
 @pytest.fixture(scope="session")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any
 
 from dispatch_gates.contract import names
 from dispatch_gates.contract.objects import JsonObject
@@ -10,9 +10,6 @@ from dispatch_gates.contract.trainjob import TrainJob, parse_trainjob
 from dispatch_gates.resources import GatedJob, GatedTrainJob, JobIdentity
 from resources.stacks import PROJECT, Program, Stack
 from world import World
-
-CHECK: Final = "dispatch-resources-tests"
-"""An AdmissionCheck that nobody serves: what is opened here never gets further than the check."""
 
 
 def inputs(world: World, **changes: Any) -> dict[str, Any]:
@@ -23,29 +20,29 @@ def inputs(world: World, **changes: Any) -> dict[str, Any]:
         "runtime": "kwok",
         "runtime_kind": "TrainingRuntime",
         "nodes": 1,
-        "resources_per_node": {"cpu": "500m"},
+        "resources_per_node": {"cpu": "50m"},
         "env": {"EPOCHS": "3"},
         "spec": {"trainer": {"numProcPerNode": 1}},
-        "check": CHECK,
         "workload_timeout_seconds": 300,
     }
     return {key: value for key, value in {**plain, **changes}.items() if value is not None}
 
 
-def component(given: dict[str, Any], **changes: Any) -> Program:
+def component(given: dict[str, Any], name: str = "train", **changes: Any) -> Program:
     """Return a program of one `GatedJob`."""
 
     def program() -> None:
-        GatedJob("train", **{**given, **changes})
+        GatedJob(name, **{**given, **changes})
 
     return program
 
 
-def parts(given: dict[str, Any], *, ulid: str | None = None, **changes: Any) -> Program:
-    """Return a program of a `GatedTrainJob` alone, with a `JobIdentity` where no ULID is given."""
+def parts(given: dict[str, Any], *names: str, ulid: str | None = None, **changes: Any) -> Program:
+    """Return a program of a `GatedTrainJob`, or of several, with a `JobIdentity` where no ULID is given."""
 
     def program() -> None:
-        GatedTrainJob("job", ulid=ulid or JobIdentity("identity").ulid, **{**given, **changes})
+        for name in names or ("job",):
+            GatedTrainJob(name, ulid=ulid or JobIdentity("identity").ulid, **{**given, **changes})
 
     return program
 

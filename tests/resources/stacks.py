@@ -13,6 +13,10 @@ PROJECT: Final = "tests"
 Program = Callable[[], None]
 
 
+RunFailedError = auto.CommandError
+"""A run of the engine that did not end well."""
+
+
 class Stack:
     """One stack. Its program may be another one at each run, as if the user had edited it."""
 
@@ -27,45 +31,74 @@ class Stack:
         if self._made is None:
             options = auto.LocalWorkspaceOptions(work_dir=str(self.directory), env_vars=self.env)
             self._made = auto.create_or_select_stack(self.name, PROJECT, program, opts=options)
+            self._made.outputs = _no_outputs  # type: ignore[method-assign] # asked for after each run: two processes
         self._made.workspace.program = program
         self._made.workspace.env_vars = {**self.env, **env}
         return self._made
 
-    def up(self, program: Program, **env: str) -> Counts:
+    def up(self, program: Program, *, plan: Path | None = None, target: list[str] | None = None, **env: str) -> Counts:
         """Run `pulumi up`; return how many resources were created, updated, and so on."""
-        done = self._stack(program, env).up(on_output=_ignore)
+        done = self._stack(program, env).up(plan=str(plan) if plan else None, target=target, on_output=self._keep)
         return Counts(done.summary.resource_changes, done.stdout + done.stderr)
+
+    def up_with_all_logs(self, program: Program) -> None:
+        """Run `pulumi up` with all that the engine can log of itself."""
+        self._stack(program, {}).up(
+            log_verbosity=11, log_to_std_err=True, log_flow=True, debug=True, on_output=self._keep, on_error=self._keep
+        )
 
     def up_fails(self, program: Program, **env: str) -> str:
         """Run `pulumi up`, which must fail; return what it printed."""
-        return _failed(lambda: self._stack(program, env).up(on_output=_ignore))
+        return self._failed(lambda: self._stack(program, env).up(on_output=self._keep))
 
     def replace_fails(self, program: Program, urn: str) -> str:
         """Run `pulumi up --replace`, which must fail; return what it printed."""
-        return _failed(lambda: self._stack(program, {}).up(replace=[urn], on_output=_ignore))
+        return self._failed(lambda: self._stack(program, {}).up(replace=[urn], on_output=self._keep))
 
-    def preview(self, program: Program, **env: str) -> dict[str, int]:
+    def preview(self, program: Program, *, plan: Path | None = None, **env: str) -> dict[str, int]:
         """Run `pulumi preview`; return how many resources it would create, update, and so on."""
-        done = self._stack(program, env).preview(on_output=_ignore)
+        done = self._stack(program, env).preview(plan=str(plan) if plan else None, on_output=self._keep)
         return {str(getattr(kind, "value", kind)): count for kind, count in done.change_summary.items()}
 
     def refresh(self, **env: str) -> Counts:
         """Run `pulumi refresh`."""
-        done = self._stack(_nothing, env).refresh(on_output=_ignore)
+        done = self._stack(_nothing, env).refresh(on_output=self._keep)
         return Counts(done.summary.resource_changes, done.stdout + done.stderr)
 
     def refresh_fails(self, **env: str) -> str:
         """Run `pulumi refresh`, which must fail; return what it printed."""
-        return _failed(lambda: self._stack(_nothing, env).refresh(on_output=_ignore))
+        return self._failed(lambda: self._stack(_nothing, env).refresh(on_output=self._keep))
 
-    def destroy(self, **env: str) -> Counts:
-        """Run `pulumi destroy`."""
-        done = self._stack(_nothing, env).destroy(on_output=_ignore)
+    def destroy(self, *, tell: Callable[[str], object] = lambda _: None, **env: str) -> Counts:
+        """Run `pulumi destroy`; `tell` is called with each line, as it is printed."""
+
+        def printed(line: str) -> None:
+            self._keep(line)
+            tell(line)
+
+        done = self._stack(_nothing, env).destroy(on_output=printed)
         return Counts(done.summary.resource_changes, done.stdout + done.stderr)
 
     def destroy_fails(self, **env: str) -> str:
         """Run `pulumi destroy`, which must fail; return what it printed."""
-        return _failed(lambda: self._stack(_nothing, env).destroy(on_output=_ignore))
+        return self._failed(lambda: self._stack(_nothing, env).destroy(on_output=self._keep))
+
+    def cancel(self) -> None:
+        """Run `pulumi cancel`: the lock of an engine that was killed goes."""
+        self._stack(_nothing, {}).cancel()
+
+    def _keep(self, line: str) -> None:
+        """Keep what was printed beside the state: it is searched for credentials, too."""
+        with (self.backend / "printed.log").open("a") as log:
+            log.write(f"{line}\n")
+
+    def _failed(self, run: Callable[[], object]) -> str:
+        try:
+            run()
+        except RunFailedError as error:
+            self._keep(str(error))
+            return str(error)
+        raise AssertionError("it went well")
 
     @property
     def path(self) -> Path:
@@ -92,13 +125,20 @@ class Stack:
         """Return the operations that were begun and not finished."""
         return list(self.deployment().get("pending_operations", []))
 
+    def exported(self) -> auto.Deployment:
+        """Run `pulumi stack export`."""
+        return self._stack(_nothing, {}).export_stack()
+
+    def imported(self, deployment: auto.Deployment) -> None:
+        """Run `pulumi stack import`."""
+        self._stack(_nothing, {}).import_stack(deployment)
+
     def edit(self, change: Callable[[dict[str, Any]], None]) -> None:
         """Export the state, change each resource's outputs, and import it again."""
-        stack = self._stack(_nothing, {})
-        exported = stack.export_stack()
+        exported = self.exported()
         for resource in (exported.deployment or {}).get("resources", []):
             change(resource.get("outputs", {}))
-        stack.import_stack(exported)
+        self.imported(exported)
 
 
 class Counts(dict[str, int]):
@@ -114,17 +154,10 @@ class Counts(dict[str, int]):
         return set(self) == {"same"}
 
 
-def _failed(run: Callable[[], object]) -> str:
-    try:
-        run()
-    except auto.CommandError as error:
-        return str(error)
-    raise AssertionError("it went well")
-
-
 def _nothing() -> None:
     """Declare nothing: refresh and destroy go by the state alone."""
 
 
-def _ignore(_line: str) -> None:
-    """Keep the engine's output out of the test's own."""
+def _no_outputs() -> auto.OutputMap:
+    """Ask for no outputs of the stack: what these tests look at is the state file."""
+    return {}

@@ -71,10 +71,10 @@ def test_one_run_starts_records_and_opens(world: World, stack: Stack) -> None:
 
     assert stack.up(program).unchanged
     assert_unchanged_elsewhere(stack, world)
-    until("quota for the job", lambda: world.condition(job, "QuotaReserved") == "True")
+    until("Kueue to have looked at the job", lambda: world.condition(job, "QuotaReserved") == "False")
     stack.refresh()
     assert (stack.outputs("GatedTrainJob")["state"], stack.outputs("GatedTrainJob")["is_open"]) == (
-        "WaitingAtCheck",
+        "WaitingForQuota",
         True,
     )
     assert stack.up(program).unchanged

@@ -12,6 +12,7 @@ from dispatch_gates.contract.identity import Identity
 from dispatch_gates.contract.trainjob import TrainJob
 from dispatch_gates.operations.errors import RefusedError
 from dispatch_gates.operations.holding import hold, release
+from dispatch_gates.operations.jobs import read_job
 from dispatch_gates.operations.opening import open_job
 from dispatch_gates.operations.start import Started, start
 from dispatch_gates.operations.status import JobState, status
@@ -45,6 +46,8 @@ def updated(olds: Props, news: Props) -> Operation[Props]:
     """Open, hold or release the job where that is asked for; return the outputs. Nothing else is ever written."""
     cluster = yield from in_cluster(olds["cluster"], news)
     outs = {**_inputs(news), "owner": olds["owner"], "cluster": cluster, "uid": olds["uid"], "name": olds["name"]}
+    if (yield from read_job(outs["namespace"], outs["name"], outs["uid"])) is None:
+        raise _gone(outs)
     if news.get("hold") is True:
         yield from _held_or_released(news, outs)  # before it is opened, so that it does not run in between
     if news.get("opened") is True:
@@ -97,11 +100,15 @@ def _held_or_released(props: Props, outs: Props) -> Operation[None]:
 def _status(outs: Props) -> Operation[dict[str, Any]]:
     seen = yield from status(outs["namespace"], outs["name"], outs["uid"], check=setting(outs, "check"))
     if seen is None:
-        raise RefusedError(
-            f"TrainJob {outs['namespace']}/{outs['name']} (uid {outs['uid']}) is gone: run `pulumi refresh`, then "
-            "raise `submission` to start it anew."
-        )
+        raise _gone(outs)
     return _seen(seen.job, seen.state, seen.why)
+
+
+def _gone(outs: Props) -> RefusedError:
+    return RefusedError(
+        f"TrainJob {outs['namespace']}/{outs['name']} (uid {outs['uid']}) is gone: run `pulumi refresh`, then raise "
+        "`submission` to start it anew."
+    )
 
 
 def _seen(job: TrainJob, state: JobState, why: str) -> dict[str, Any]:

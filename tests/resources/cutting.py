@@ -1,0 +1,121 @@
+"""Cutting a run off at a chosen request: in the process of the provider, at the very place, with real signals.
+
+A place is a request and how often it was made: `create trainjobs 1`, `get trainjobs 2`, counted from the begin of
+the run. The provider is the product's own, under the engine; only its driver stops to count.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Final, Literal
+
+from dispatch_gates.cluster.driver import Driver
+from dispatch_gates.requests import Pause, Request, UnreachableError
+
+VARIABLE: Final = "DISPATCH_TEST_CUT"
+FOLDER: Final = Path(__file__).parent / "cut"
+"""What goes on PYTHONPATH."""
+
+How = Literal["killed before", "killed after", "reply lost", "engine killed", "interrupted", "interrupted twice"]
+
+
+@dataclass(frozen=True)
+class Cut:
+    """Where and how a run is cut off.
+
+    Killed before the request is sent, or once it was answered: the provider, with SIGKILL. Reply lost: it lives, and
+    is told that there was no answer. Engine killed: with SIGKILL, and the provider goes on. Interrupted: the engine
+    gets SIGINT, once or twice, and the request is sent after that.
+    """
+
+    place: str
+    how: How
+
+    def __str__(self) -> str:
+        return f"{self.how} at {self.place}"
+
+
+class Watched:
+    """One run that is to be cut off: what to add to its environment, and whether it came to pass."""
+
+    def __init__(self, cut: Cut, folder: Path) -> None:
+        self._note = folder / f"cut-{time.monotonic_ns()}"
+        self._cut = cut
+
+    @property
+    def environment(self) -> Mapping[str, Any]:
+        """Return what the engine is to be started with."""
+        asked = json.dumps({**asdict(self._cut), "note": str(self._note)})
+        return {VARIABLE: asked, "PYTHONPATH": os.pathsep.join((str(FOLDER), os.environ.get("PYTHONPATH", "")))}
+
+    def provider(self) -> int:
+        """Return the id of the process in which it came to pass; fail where it never did."""
+        assert self._note.exists(), f"the run was never {self._cut}"
+        return int(self._note.read_text())
+
+
+def install() -> None:
+    """Have this process cut itself off, if its environment asks for it."""
+    if VARIABLE not in os.environ:
+        return
+    asked = json.loads(os.environ[VARIABLE])
+    place, how, note = asked["place"], asked["how"], Path(asked["note"])
+    counts: Counter[str] = Counter()
+    perform = Driver.perform
+
+    async def cut_off(self: Driver, request: Request) -> Any:
+        made = _label(request)
+        counts[made] += 1
+        if f"{made} {counts[made]}" != place:
+            return await perform(self, request)
+        _note(note)
+        for number in _BEFORE.get(how, ()):
+            os.kill(os.getpid() if how.startswith("killed") else os.getppid(), number)
+            await asyncio.sleep(0.5)  # so that the engine takes two for two, and acts on them
+        reply = await perform(self, request)
+        if how == "killed after":
+            os.kill(os.getpid(), signal.SIGKILL)
+        if how == "reply lost":
+            raise UnreachableError(f"{place}: no answer (lost by a test)")
+        return reply
+
+    Driver.perform = cut_off  # type: ignore[method-assign] # what this is for
+    if how == "engine killed":
+        threading.Thread(target=_outlive, args=(os.getppid(),), daemon=True).start()
+
+
+_BEFORE: Final[Mapping[How, tuple[int, ...]]] = {
+    "killed before": (signal.SIGKILL,),
+    "engine killed": (signal.SIGKILL,),
+    "interrupted": (signal.SIGINT,),
+    "interrupted twice": (signal.SIGINT, signal.SIGINT),
+}
+
+
+def _label(request: Request) -> str:
+    if isinstance(request, Pause):
+        return "pause"
+    return f"{type(request).__name__.lower()} {request.resource.plural}"
+
+
+def _note(path: Path) -> None:
+    path.write_text(str(os.getpid()))
+
+
+def _outlive(engine: int) -> None:
+    """End with the engine, a little later: a provider of a killed engine would stay for ever."""
+    while os.getppid() == engine:
+        time.sleep(0.2)
+    time.sleep(5)
+    print("the engine is gone", file=sys.stderr)
+    os.kill(os.getpid(), signal.SIGKILL)

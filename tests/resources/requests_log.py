@@ -1,0 +1,48 @@
+"""What the resources asked of the API server, by its audit log: the judge of "no writes" and "never two objects"."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+from audit_log import WRITES, at
+from dispatch_gates.contract import names
+from world import World
+
+
+class RequestsLog:
+    """The audit log of one namespace, from a moment on."""
+
+    def __init__(self, world: World) -> None:
+        self._path, self._namespace = world.cluster.audit_log, world.namespace
+        self._begin = self._path.stat().st_size
+
+    def writes(self) -> list[str]:
+        """Return the writes of the product's client, refused ones too, as people would say them."""
+        return [
+            f"{event['verb']} {event['objectRef']['resource']} {event['objectRef'].get('name', '')}"
+            for event in self._events()
+            if event["verb"] in WRITES and event.get("userAgent", "").startswith("dispatch-gates/")
+        ]
+
+    def created(self, owner: str) -> Counter[str]:
+        """Return how often a TrainJob of each name was created for owners that begin so."""
+        return Counter(
+            event["responseObject"]["metadata"]["name"]
+            for event in self._events()
+            if (event["verb"], event["objectRef"]["resource"]) == ("create", "trainjobs")
+            and at(event, "responseStatus", "code") == 201
+            and str(at(event, "responseObject", "metadata", "annotations", names.OWNER)).startswith(owner)
+        )
+
+    def _events(self) -> Iterator[dict[str, Any]]:
+        here = self._namespace.encode()
+        with self._path.open("rb") as log:
+            log.seek(self._begin)
+            for line in log:
+                if here in line and line.endswith(b"\n"):
+                    event = json.loads(line)
+                    if at(event, "objectRef", "namespace") == self._namespace:
+                        yield event
