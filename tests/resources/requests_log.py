@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterator
+from datetime import datetime
 from typing import Any
 
 from audit_log import WRITES, at
@@ -26,6 +27,16 @@ class RequestsLog:
             for event in self._events()
             if event["verb"] in WRITES and event.get("userAgent", "").startswith("dispatch-gates/")
         ]
+
+    def received(self, verb: str, name: str) -> datetime:
+        """Return when the API server received the product's first request of this verb for the TrainJob."""
+        return next(
+            datetime.fromisoformat(event["requestReceivedTimestamp"])
+            for event in self._events()
+            if (event["verb"], event["objectRef"]["resource"]) == (verb, "trainjobs")
+            and name in (event["objectRef"].get("name"), at(event, "responseObject", "metadata", "name"))
+            and event.get("userAgent", "").startswith("dispatch-gates/")
+        )
 
     def created(self, owner: str) -> Counter[str]:
         """Return how often a TrainJob of each name was created for owners that begin so."""

@@ -20,11 +20,15 @@ from collections.abc import Callable, Iterator
 import pytest
 import yaml
 
+from dispatch_gates.cluster import run
 from dispatch_gates.contract import names
+from dispatch_gates.operations.holding import release
 from dispatch_gates.resources import GatedJob, JobIdentity
 from resources.programs import component, inputs, job_of, jobs_of, parts
+from resources.records import Records, begins, has
+from resources.requests_log import RequestsLog
 from resources.stacks import Stack
-from world import World, until
+from world import World, count_of, until
 
 # The SDK leaves behind the event loop of a program that failed; `stack` collects it while these filters hold.
 pytestmark = [
@@ -84,6 +88,29 @@ def test_one_run_starts_records_and_opens(world: World, stack: Stack) -> None:
     assert stack.destroy()["delete"] == 5
     assert jobs_of(world, stack) == []
     assert stack.resources() == []
+
+
+def test_the_record_is_on_disk_before_anything_can_run(world: World, stack: Stack) -> None:
+    """By the engine's own state file, and the times at which the API server received the requests."""
+    program, log = component(inputs(world)), RequestsLog(world)
+    stack.preview(program)  # so that there is a stack to look at
+    with Records(stack) as records:
+        stack.up(program)
+        stack.up(component(inputs(world), hold=True))
+        job = job_of(world, stack)
+        stack.destroy()
+    ulid = job.meta.labels[names.ULID_LABEL]
+    created, changed, deleted = (log.received(verb, job.meta.name) for verb in ("create", "update", "delete"))
+    identity = records.first(has("JobIdentity", ulid=ulid))
+    begun = records.first(begins("creating", "GatedTrainJob"))
+    recorded = records.first(has("GatedTrainJob", ulid=ulid, uid=job.meta.uid))
+    opening = records.first(begins("creating", "JobOpening"))
+    opened = records.first(has("JobOpening", uid=job.meta.uid))
+    holding = records.first(begins("updating", "GatedTrainJob"))
+    deleting = records.first(begins("deleting", "GatedTrainJob"))
+    moments = [identity, begun, created, recorded, opening, changed, opened, holding, deleting, deleted]
+    assert moments == sorted(moments)
+    assert identity < created < recorded < changed < opened < deleted
 
 
 def assert_unchanged_elsewhere(stack: Stack, world: World) -> None:
@@ -212,3 +239,33 @@ def test_hold_and_release_in_plain_mode(world: World, stack: Stack) -> None:
     )
     stack.destroy()
     assert world.pods_of(job) == ()
+
+
+def test_hold_and_release_in_kueue_mode(served: World, stack: Stack) -> None:
+    given = inputs(served)
+    stack.up(component(given, hold=True))
+    job = job_of(served, stack)
+    assert (job.kueue_mode, job.past_gate, job.held, job.count) == (True, True, True, 0)
+    recorded = stack.outputs("GatedTrainJob")
+    assert (recorded["mode"], recorded["held"], recorded["state"]) == ("kueue", True, "Gated")
+    stack.refresh()
+    assert stack.outputs("GatedTrainJob")["state"] == "Held"
+    assert stack.up(component(given, hold=True)).unchanged
+
+    assert stack.up(component(given, hold=False))["update"] == 1
+    first = count_of(served.running(job, 1))
+    held = stack.up(component(given, hold=True))
+    assert held["update"] == 1
+    until("the end of the pods", lambda: not served.pods_of(job))
+    # An operator released it, and a refresh saw that: it is held again.
+    run(served.target, release(served.namespace, job.meta.name, job.meta.uid))
+    stack.refresh()
+    assert stack.up(component(given, hold=True))["update"] == 1
+    assert job_of(served, stack).held
+    # And where the program does not say, what holds it is told.
+    printed = stack.up(component(given, deadline_seconds=None)).printed
+    assert "is held by an operator" in printed
+    assert stack.up(component(given, hold=False))["update"] == 1
+    assert count_of(served.running(job, 2)) > first
+    stack.destroy()
+    assert served.pods_of(job) == ()
