@@ -24,7 +24,7 @@ _SETTINGS: Final = (
 """Inputs that may change at any time. `owner` is neither: it is what was written at the start."""
 
 _STRICT: Final = "strict_executions"
-_WHERE: Final = ("kubeconfig", "context", "workload_timeout_seconds")
+_WHERE: Final = ("queue", "check", "kubeconfig", "context", "workload_timeout_seconds")
 
 
 def failures(olds: Props, news: Props) -> list[Failure]:

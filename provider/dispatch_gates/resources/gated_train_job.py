@@ -139,6 +139,6 @@ class GatedTrainJob(JobOutputs, Resource, module="dispatch", name="GatedTrainJob
         return self._given
 
 
-_GIVEN: Final = ("ulid", "submission", "namespace", "kubeconfig", "context", "workload_timeout_seconds")
+_GIVEN: Final = ("ulid", "submission", "namespace", "queue", "check", "kubeconfig", "context", "workload_timeout_seconds")
 _OUTPUTS: Final = ("name", "uid", "mode", "state", "reason", "is_open", "held", "held_by", "admission_count", "cluster")
 """What the provider adds to the inputs."""

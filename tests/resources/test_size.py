@@ -1,0 +1,28 @@
+"""Many jobs in one program: how long `up` takes beside plain TrainJobs, and that the SDK's limit is not ours.
+
+`python -m resources.size 200` measures at the size that is promised; here it is a smaller one, with room for noise.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from dispatch_gates.resources import JobIdentity
+from resources.size import measure
+from resources.stacks import Stack
+from world import World
+
+
+def test_forty_jobs(world: World, engine: dict[str, str], tmp_path: Path) -> None:
+    figures = measure(world, lambda name: Stack(name, tmp_path, engine), 40)
+    print(figures)
+    assert figures.gated < 3 * figures.plain, figures
+    assert figures.gated_again < 2 * figures.plain_again, figures
+
+
+def test_more_dynamic_resources_than_the_sdk_stands_of_others(stack: Stack) -> None:
+    def program() -> None:
+        for number in range(1100):
+            JobIdentity(f"identity-{number}")
+
+    assert stack.preview(program) == {"create": 1101}
