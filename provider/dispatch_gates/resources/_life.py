@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from dispatch_gates.contract.identity import Identity
+from dispatch_gates.contract.manifest import JobSpec
 from dispatch_gates.contract.trainjob import TrainJob
 from dispatch_gates.operations.errors import RefusedError
 from dispatch_gates.operations.holding import hold, release
@@ -18,15 +19,13 @@ from dispatch_gates.operations.start import Started, start
 from dispatch_gates.operations.status import JobState, status
 from dispatch_gates.operations.stop import stop
 from dispatch_gates.requests import Operation
-from dispatch_gates.resources._inputs import Props, job_spec
+from dispatch_gates.resources._inputs import Props
 from dispatch_gates.resources._running import in_cluster
 from dispatch_gates.resources.job_inputs import setting
 
 
-def started(props: Props) -> Operation[tuple[Props, Started]]:
-    """Start the job; return the outputs and what Start answered. The inputs are valid."""
-    asked, wrong = job_spec(props)
-    assert asked is not None, wrong
+def started(asked: JobSpec, props: Props) -> Operation[tuple[Props, Started]]:
+    """Start the job; return the outputs and what Start answered."""
     cluster = yield from in_cluster(None, props)
     done = yield from start(
         asked,
@@ -40,6 +39,16 @@ def started(props: Props) -> Operation[tuple[Props, Started]]:
     # To be held from the start, or taken over from an interrupted run and opened meanwhile.
     yield from _held_or_released(props, outs)
     return outs | (yield from _status(outs)), done
+
+
+def to_prove(olds: Props, news: Props) -> Operation[TrainJob | None]:
+    """Return the job if it is to be opened or released, which takes a proven gate; None if not, or if it is gone."""
+    yield from in_cluster(olds["cluster"], news)
+    job = yield from read_job(olds["namespace"], olds["name"], olds["uid"])
+    if job is None:
+        return None
+    opens = not job.past_gate and news.get("opened") is True
+    return job if opens or (job.held and news.get("hold") is False) else None
 
 
 def updated(olds: Props, news: Props) -> Operation[Props]:

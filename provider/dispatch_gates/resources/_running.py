@@ -38,8 +38,13 @@ def run(props: Props, operation: Operation[T]) -> T:
     try:
         return run_on(target(props), told(operation, _subject(props)))
     except (OperationError, ApiError, ClusterConfigError, MalformedError) as error:
-        message = one_line(str(error))
-    raise GatesError(message)  # outside the handler, so that no second traceback is printed
+        problem = failed(error)
+    raise problem  # outside the handler, so that no second traceback is printed
+
+
+def failed(error: Exception) -> GatesError:
+    """Return what the engine is to show of an error."""
+    return GatesError(one_line(str(error)))
 
 
 def in_cluster(recorded: str | None, props: Props) -> Operation[str]:

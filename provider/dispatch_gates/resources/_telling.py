@@ -40,15 +40,15 @@ def warn(outs: Props) -> None:
     where = f"TrainJob {outs['namespace']}/{outs['name']}"
     if outs.get("held_by"):
         gates = ", ".join(outs["held_by"])
-        _print(
+        say(
             "warning",
             f"{where} is held by an administrator: it runs once these gates are taken out of its annotation "
             f"{ADMISSION_GATED_BY}: {gates}",
         )
     elif outs.get("state") == JobState.HELD and outs.get("hold") is not True:
-        _print("warning", f"{where} is held by an operator ({outs['reason']}); `hold=False` releases it.")
+        say("warning", f"{where} is held by an operator ({outs['reason']}); `hold=False` releases it.")
     elif todo := _TODO.get(outs.get("state", "")):
-        _print("warning", f"{where} does not run: {outs['reason']}. {todo}")
+        say("warning", f"{where} does not run: {outs['reason']}. {todo}")
 
 
 _TODO: Final[Mapping[str, str]] = {
@@ -69,7 +69,7 @@ def warn_of_runtime(done: Started) -> None:
         new = said not in _said
         _said.add(said)
     if new and done.warnings:
-        _print(
+        say(
             "warning",
             f"{' '.join(done.job.runtime)} can begin an execution again under the same A: {'; '.join(done.warnings)}. "
             f"Compare (A, {ENV_RESTART_ATTEMPT}) before writing to shared storage, or change the runtime.",
@@ -98,7 +98,7 @@ def told(operation: Operation[T], subject: str) -> Operation[T]:
 
     def tell() -> None:
         nonlocal timer
-        _print("info", f"{subject}: waiting for {awaited} ({time.monotonic() - began:.0f} s so far)")
+        say("info", f"{subject}: waiting for {awaited} ({time.monotonic() - began:.0f} s so far)")
         timer = loop.call_later(_AGAIN_SECONDS, tell)
 
     timer = loop.call_later(_FIRST_SECONDS, tell)
@@ -126,5 +126,6 @@ def _awaited(request: Request) -> str | None:
     return _AWAITED.get(request.resource) if isinstance(request, Watch) else None
 
 
-def _print(kind: str, text: str) -> None:
+def say(kind: str, text: str) -> None:
+    """Print a line of this kind, `info` or `warning`."""
     print(f"{kind}: {one_line(text)}", file=sys.stderr, flush=True)  # noqa: T201 # see the module

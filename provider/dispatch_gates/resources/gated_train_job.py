@@ -12,6 +12,7 @@ import pulumi
 from pulumi.dynamic import (
     CheckFailure,
     CheckResult,
+    ConfigureRequest,
     CreateResult,
     DiffResult,
     ReadResult,
@@ -20,8 +21,8 @@ from pulumi.dynamic import (
     UpdateResult,
 )
 
-from dispatch_gates.resources import _life, _rules, _running, _telling
-from dispatch_gates.resources._inputs import Props, canonical
+from dispatch_gates.resources import _life, _preflight, _rules, _running, _telling
+from dispatch_gates.resources._inputs import Props, canonical, job_spec
 from dispatch_gates.resources._running import GatesError
 from dispatch_gates.resources.job_inputs import JobInputs, with_defaults
 from dispatch_gates.resources.job_outputs import JobOutputs
@@ -32,9 +33,13 @@ class GatedTrainJobProvider(ResourceProvider):
 
     serialize_as_secret_always: ClassVar[bool] = False  # type: ignore[misc] # the SDK reads it from the class
 
+    def configure(self, req: ConfigureRequest) -> None:
+        """Take the settings of preflight from the stack's configuration. They are the process's, not this object's."""
+        _preflight.configure(req.config.get)
+
     def check(self, olds: Props, news: Props) -> CheckResult:
         """Check what can be checked without a cluster; in previews too, where inputs may be unknown."""
-        found = _rules.failures(olds, news)
+        found = [*_rules.failures(olds, news), *_preflight.settings_failures()]
         return CheckResult(news, [CheckFailure(name, why) for name, why in found])
 
     def diff(self, _id: str, olds: Props, news: Props) -> DiffResult:
@@ -46,13 +51,18 @@ class GatedTrainJobProvider(ResourceProvider):
         """Start the job, closed, or take over the one that an earlier, interrupted create started."""
         if wrong := _rules.failures({}, props):
             raise GatesError("; ".join(f"{name}: {why}" for name, why in wrong))
-        outs, done = _running.run(props, _life.started(props))
+        asked, _ = job_spec(props)
+        assert asked is not None, "the inputs are valid and known"
+        _preflight.prove(props, asked.queue, asked.runtime)
+        outs, done = _running.run(props, _life.started(asked, props))
         _telling.warn_of_runtime(done)
         _telling.warn(outs)
         return CreateResult(f"{outs['namespace']}/{outs['name']}", outs)
 
     def update(self, _id: str, olds: Props, news: Props) -> UpdateResult:
         """Open, hold or release the job where that is asked for; anything else that may change needs no write."""
+        if job := _running.run(news, _life.to_prove(olds, news)):
+            _preflight.prove(news, job.queue, job.runtime)
         outs = _running.run(news, _life.updated(olds, news))
         _telling.warn(outs)
         return UpdateResult(outs)
@@ -139,6 +149,15 @@ class GatedTrainJob(JobOutputs, Resource, module="dispatch", name="GatedTrainJob
         return self._given
 
 
-_GIVEN: Final = ("ulid", "submission", "namespace", "queue", "check", "kubeconfig", "context", "workload_timeout_seconds")
+_GIVEN: Final = (
+    "ulid",
+    "submission",
+    "namespace",
+    "queue",
+    "check",
+    "kubeconfig",
+    "context",
+    "workload_timeout_seconds",
+)
 _OUTPUTS: Final = ("name", "uid", "mode", "state", "reason", "is_open", "held", "held_by", "admission_count", "cluster")
 """What the provider adds to the inputs."""

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import ClassVar, Final
 
 import pulumi
-from pulumi.dynamic import CheckFailure, CheckResult, CreateResult, DiffResult, Resource, ResourceProvider, UpdateResult
+from pulumi.dynamic import (
+    CheckFailure,
+    CheckResult,
+    ConfigureRequest,
+    CreateResult,
+    DiffResult,
+    Resource,
+    ResourceProvider,
+    UpdateResult,
+)
 
-from dispatch_gates.resources import _life, _rules, _running, _telling
+from dispatch_gates.resources import _life, _preflight, _rules, _running, _telling
 from dispatch_gates.resources._inputs import Props
 from dispatch_gates.resources._running import GatesError
 from dispatch_gates.resources.gated_train_job import GatedTrainJob
@@ -22,6 +31,10 @@ class JobOpeningProvider(ResourceProvider):
 
     serialize_as_secret_always: ClassVar[bool] = False  # type: ignore[misc] # the SDK reads it from the class
 
+    def configure(self, req: ConfigureRequest) -> None:
+        """Take the settings of preflight from the stack's configuration. They are the process's, not this object's."""
+        _preflight.configure(req.config.get)
+
     def check(self, olds: Props, news: Props) -> CheckResult:
         """Refuse to open a submission a second time, for another TrainJob."""
         return CheckResult(news, [CheckFailure(name, why) for name, why in _rules.opening_failures(olds, news)])
@@ -35,13 +48,16 @@ class JobOpeningProvider(ResourceProvider):
         """Open the job; success without a write where it is open already."""
         if wrong := _rules.opening_failures({}, props):
             raise GatesError("; ".join(f"{name}: {why}" for name, why in wrong))
+        if job := _running.run(props, _life.to_prove(props, {**props, "opened": True})):
+            _preflight.prove(props, job.queue, job.runtime)
         outs = _running.run(props, _life.opened(props))
         _telling.warn(outs)
         return CreateResult(f"{outs['namespace']}/{outs['name']}", outs)
 
     def update(self, _id: str, olds: Props, news: Props) -> UpdateResult:
         """Note the new inputs; the opening itself is done."""
-        return UpdateResult({**olds, **news})
+        seen = {key: olds[key] for key in _SEEN}
+        return UpdateResult({key: value for key, value in news.items() if key != "__provider"} | seen)
 
     def delete(self, _id: str, _props: Props) -> None:
         """Change nothing: what is open stays open."""
@@ -79,4 +95,8 @@ class JobOpening(Resource, module="dispatch", name="JobOpening"):
         props = {**job.given, "name": job.name, "uid": job.uid, "cluster": job.cluster}
         # Said outright and not only through the outputs: nothing is opened before the job is recorded.
         merged = pulumi.ResourceOptions.merge(opts, pulumi.ResourceOptions(depends_on=[job]))
-        super().__init__(JobOpeningProvider(), resource_name, props | {"already": None, "held_by": None}, merged)
+        super().__init__(JobOpeningProvider(), resource_name, props | dict.fromkeys(_SEEN), merged)
+
+
+_SEEN: Final = ("already", "held_by")
+"""What the provider adds to the inputs."""
