@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from dispatch_local.cluster import Cluster
-from resources.stacks import Stack
+from resources.stacks import LEASE, Stack
 from world import ControllerProcess, World
 
 
@@ -17,7 +17,7 @@ from world import ControllerProcess, World
 def served(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     """A namespace with a queue that has room for many jobs, and the controller at work."""
     served = World(cluster, pods=50).make()
-    with ControllerProcess(served, tmp_path_factory.mktemp("controller"), lease="resources"):
+    with ControllerProcess(served, tmp_path_factory.mktemp("controller"), lease=LEASE):
         yield served
 
 

@@ -1,7 +1,8 @@
 """Cutting a run off at a chosen request: in the process of the provider, at the very place, with real signals.
 
 A place is a request and how often it was made: `create trainjobs 1`, `get trainjobs 2`, counted from the begin of
-the run. The provider is the product's own, under the engine; only its driver stops to count.
+the run; those of preflight apart, as in `preflight create trainjobs 1`. The provider is the product's own, under the
+engine; only its driver stops to count.
 """
 
 from __future__ import annotations
@@ -14,13 +15,17 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextvars import ContextVar
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, TypeVar
 
+from dispatch_gates.cluster import preflight
 from dispatch_gates.cluster.driver import Driver
 from dispatch_gates.requests import Pause, Request, UnreachableError
+
+T = TypeVar("T")
 
 VARIABLE: Final = "DISPATCH_TEST_CUT"
 FOLDER: Final = Path(__file__).parent / "cut"
@@ -74,7 +79,7 @@ def install() -> None:
     perform = Driver.perform
 
     async def cut_off(self: Driver, request: Request) -> Any:
-        made = _label(request)
+        made = ("preflight " if _in_preflight.get() else "") + _label(request)
         counts[made] += 1
         if f"{made} {counts[made]}" != place:
             return await perform(self, request)
@@ -89,6 +94,7 @@ def install() -> None:
             raise UnreachableError(f"{place}: no answer (lost by a test)")
         return reply
 
+    preflight.run_preflight = _marked(preflight.run_preflight)
     Driver.perform = cut_off  # type: ignore[method-assign] # what this is for
     if how == "engine killed":
         threading.Thread(target=_outlive, args=(os.getppid(),), daemon=True).start()
@@ -100,6 +106,22 @@ _BEFORE: Final[Mapping[How, tuple[int, ...]]] = {
     "interrupted": (signal.SIGINT,),
     "interrupted twice": (signal.SIGINT, signal.SIGINT),
 }
+
+
+_in_preflight: Final = ContextVar("in_preflight", default=False)
+
+
+def _marked(function: Callable[..., T]) -> Callable[..., T]:
+    """Have the requests that a function sends, from whatever thread, be known as those of preflight."""
+
+    def marked(*args: Any, **named: Any) -> T:
+        token = _in_preflight.set(True)
+        try:
+            return function(*args, **named)
+        finally:
+            _in_preflight.reset(token)
+
+    return marked
 
 
 def _label(request: Request) -> str:

@@ -8,6 +8,10 @@ import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
+import yaml
+
+from resources.stacks import CONFIG
+
 SECONDS = 900.0
 """How long a command may take; usually a few seconds."""
 
@@ -21,11 +25,16 @@ class Project:
         for name in ("Pulumi.yaml", "__main__.py"):
             (self._folder / name).symlink_to(source / name)
         self.pulumi("stack", "init", "tests")
+        self.set(**CONFIG)
 
     def set(self, **config: str) -> None:
-        """Run `pulumi config set`."""
+        """Do what `pulumi config set` does, with all of them at once."""
+        path = self._folder / "Pulumi.tests.yaml"
+        content = yaml.safe_load(path.read_text())
+        project = yaml.safe_load((self._folder / "Pulumi.yaml").read_text())["name"]
         for key, value in config.items():
-            self.pulumi("config", "set", key, value)
+            content.setdefault("config", {})[key if ":" in key else f"{project}:{key}"] = value
+        path.write_text(yaml.safe_dump(content))
 
     def pulumi(self, *arguments: str, fails: bool = False, **env: str) -> str:
         """Run `pulumi`; return what it printed, which must be the print of a failure where it `fails`."""

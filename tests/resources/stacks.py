@@ -10,6 +10,10 @@ from typing import Any, Final
 from pulumi import automation as auto
 
 PROJECT: Final = "tests"
+LEASE: Final = "resources"
+"""Of the controller of these tests."""
+CONFIG: Final = {"dispatch:lease": LEASE, "dispatch:preflightSeconds": "1"}
+"""What the stacks are configured with: the probe of preflight is watched for a shorter time than users have it."""
 Program = Callable[[], None]
 
 
@@ -29,7 +33,10 @@ class Stack:
 
     def _stack(self, program: Program, env: Mapping[str, str]) -> auto.Stack:
         if self._made is None:
-            options = auto.LocalWorkspaceOptions(work_dir=str(self.directory), env_vars=self.env)
+            settings = {self.name: auto.StackSettings(config=dict(CONFIG))}
+            options = auto.LocalWorkspaceOptions(
+                work_dir=str(self.directory), env_vars=self.env, stack_settings=settings
+            )
             self._made = auto.create_or_select_stack(self.name, PROJECT, program, opts=options)
             self._made.outputs = _no_outputs  # type: ignore[method-assign] # asked for after each run: two processes
         self._made.workspace.program = program

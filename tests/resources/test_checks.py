@@ -13,7 +13,7 @@ import sys
 from typing import Any
 
 import pytest
-from pulumi.dynamic import ResourceProvider
+from pulumi.dynamic import Config, ConfigureRequest, ResourceProvider
 from pulumi.dynamic.dynamic import serialize_provider
 from pulumi.output import Unknown
 
@@ -360,6 +360,25 @@ def test_difference_of_an_opening(changes: dict[str, Any], changed: bool, replac
     result = JobOpeningProvider().diff("id", {**opening(), "already": False, "held_by": []}, opening(**changes))
     assert result.changes is changed
     assert bool(result.replaces) is replaced
+
+
+def test_update_of_an_opening_keeps_what_was_seen_and_no_input_that_is_gone() -> None:
+    seen = {"already": False, "held_by": ["a/b"]}
+    result = JobOpeningProvider().update("id", {**opening(context="a"), **seen}, {**opening(), "__provider": "x"})
+    assert result.outs == {**opening(), **seen}
+
+
+@pytest.mark.parametrize("value", ["0", "0.5", "601", "soon", "nan", ""])
+def test_wrong_configuration_of_preflight_is_reported(value: str) -> None:
+    provider = GatedTrainJobProvider()
+    config = Config({"dispatch:preflightSeconds": value}, "project")
+    try:
+        provider.configure(ConfigureRequest(config))
+        assert vars(provider) == {}
+        assert "dispatch:preflightSeconds" in failures({}, inputs())["check"]
+    finally:
+        provider.configure(ConfigureRequest(Config({}, "project")))
+    assert failures({}, inputs()) == {}
 
 
 def test_deleting_an_opening_does_nothing() -> None:

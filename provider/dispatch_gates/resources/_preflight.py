@@ -44,7 +44,8 @@ _settings = Settings()
 def configure(get: Callable[[str], Any]) -> None:
     """Take the settings from the stack's configuration, which is the same for the whole process."""
     global _settings
-    seconds, wrong = WATCH_SECONDS, ()
+    seconds = WATCH_SECONDS
+    wrong: tuple[Failure, ...] = ()
     given = get(SECONDS)
     try:
         seconds = WATCH_SECONDS if given is None else float(given)
