@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from dispatch_local.cluster import Cluster
+from resources.credentials import of_kubeconfig, written
 from resources.stacks import LEASE, Stack
 from world import ControllerProcess, World
 
@@ -30,10 +31,13 @@ def world(served: World) -> World:
 @pytest.fixture(scope="session")
 def engine(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mapping[str, str]]:
     """The environment of the real engine. PATH is set here too: the SDK asks for the engine's version with it."""
-    env = cluster.pulumi_env(tmp_path_factory.mktemp("pulumi"))
+    folder = tmp_path_factory.mktemp("pulumi")
+    env = cluster.pulumi_env(folder)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PATH", env["PATH"])
         yield env
+    leaks = list(written(folder, of_kubeconfig(cluster.kubeconfig)))
+    assert not leaks, f"credentials of the kubeconfig were written to {leaks}"
 
 
 @pytest.fixture

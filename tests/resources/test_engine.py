@@ -8,17 +8,14 @@ destroy.
 
 from __future__ import annotations
 
-import base64
-import binascii
 import json
 import os
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
-import yaml
 
 from dispatch_gates.cluster import run
 from dispatch_gates.contract import names
@@ -84,7 +81,6 @@ def test_one_run_starts_records_and_opens(world: World, stack: Stack) -> None:
     assert stack.up(program).unchanged
     assert job_of(world, stack).raw["spec"] == job.raw["spec"]
 
-    assert list(credentials(stack, world)) == []
     assert stack.destroy()["delete"] == 5
     assert jobs_of(world, stack) == []
     assert stack.resources() == []
@@ -128,28 +124,6 @@ def assert_unchanged_elsewhere(stack: Stack, world: World) -> None:
         [sys.executable, "-c", text, *arguments], env=env, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stdout + done.stderr
-
-
-def credentials(stack: Stack, world: World) -> Iterator[str]:
-    """Name the files of the engine that hold a credential of the kubeconfig, also base64-decoded."""
-    users = yaml.safe_load(world.cluster.kubeconfig.read_text())["users"]
-    secrets = {value for user in users for value in user["user"].values() if isinstance(value, str)}
-    secrets |= {_decoded(value) for value in secrets}
-    secrets = {secret for secret in secrets if len(secret) > 15}
-    assert secrets
-    for path in stack.backend.rglob("*"):
-        if path.is_file():
-            content = path.read_text(errors="replace")
-            blobs = [content, *(_decoded(blob) for blob in re.findall(r"[A-Za-z0-9+/]{24,}", content))]
-            if any(secret in blob for secret in secrets for blob in blobs):
-                yield str(path)
-
-
-def _decoded(text: str) -> str:
-    try:
-        return base64.b64decode(text + "=" * (-len(text) % 4)).decode(errors="replace")
-    except binascii.Error:
-        return ""
 
 
 def test_opening_in_a_second_run(world: World, stack: Stack, new_stack: Callable[[], Stack]) -> None:
