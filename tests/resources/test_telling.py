@@ -72,6 +72,13 @@ def test_what_passes_by_itself_is_none(outs: dict[str, Any], capsys: pytest.Capt
     assert capsys.readouterr().err == ""
 
 
+def test_a_job_that_was_just_released_may_wait_for_a_moment(capsys: pytest.CaptureFixture[str]) -> None:
+    warn(seen(JobState.WAITING_AT_CHECK), moving=True)
+    assert capsys.readouterr().err == ""
+    warn(seen(JobState.DEACTIVATED), moving=True)
+    assert "Activate" in capsys.readouterr().err
+
+
 def test_several_lines_of_a_reason_become_one(capsys: pytest.CaptureFixture[str]) -> None:
     warn(seen(JobState.WAITING_AT_CHECK, reason="so: one\ntwo\x1b[31m"))
     assert "so: one two [31m." in capsys.readouterr().err

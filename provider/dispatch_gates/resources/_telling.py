@@ -35,8 +35,11 @@ def one_line(text: str) -> str:
     return " ".join("".join(char if char.isprintable() else " " for char in text).split())
 
 
-def warn(outs: Props) -> None:
-    """Print what keeps a job from running although nothing failed, and what to do about it."""
+def warn(outs: Props, *, moving: bool = False) -> None:
+    """Print what keeps a job from running although nothing failed, and what to do about it.
+
+    `moving`: it was opened or released a moment ago, so that a wait at the check says nothing yet.
+    """
     where = f"TrainJob {outs['namespace']}/{outs['name']}"
     if outs.get("held_by"):
         gates = ", ".join(outs["held_by"])
@@ -47,7 +50,7 @@ def warn(outs: Props) -> None:
         )
     elif outs.get("state") == JobState.HELD and outs.get("hold") is not True:
         say("warning", f"{where} is held by an operator ({outs['reason']}); `hold=False` releases it.")
-    elif todo := _TODO.get(outs.get("state", "")):
+    elif (todo := _TODO.get(outs.get("state", ""))) and not (moving and outs["state"] == JobState.WAITING_AT_CHECK):
         say("warning", f"{where} does not run: {outs['reason']}. {todo}")
 
 

@@ -64,7 +64,7 @@ class GatedTrainJobProvider(ResourceProvider):
         if job := _running.run(news, _life.to_prove(olds, news)):
             _preflight.prove(news, job.queue, job.runtime)
         outs = _running.run(news, _life.updated(olds, news))
-        _telling.warn(outs)
+        _telling.warn(outs, moving=job is not None)
         return UpdateResult(outs)
 
     def read(self, id_: str, props: Props) -> ReadResult:
