@@ -414,6 +414,11 @@ def test_any_number_of_resources_fits_in_one_program() -> None:
     assert done.returncode == 0, done.stderr
 
 
+def test_a_program_does_not_load_the_client() -> None:
+    text = "import sys, dispatch_gates.resources; assert not {'kubernetes', 'aiohttp'} & set(sys.modules)"
+    subprocess.run([sys.executable, "-c", text], check=True)
+
+
 def test_nothing_else_of_the_package_needs_pulumi() -> None:
     text = "import sys, dispatch_gates, dispatch_gates.cluster; assert 'pulumi' not in sys.modules"
     subprocess.run([sys.executable, "-c", text], check=True)

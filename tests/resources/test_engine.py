@@ -153,7 +153,7 @@ def test_opening_in_a_second_run(world: World, stack: Stack, new_stack: Callable
     other = new_stack()
     version = job_of(world, stack).meta.resource_version
     ulid = stack.outputs("JobIdentity")["ulid"]
-    assert f"belongs to 'tests/{stack.name}'" in other.up_fails(parts(given, ulid=ulid))
+    assert f"belongs to 'tests/{stack.name}/job'" in other.up_fails(parts(given, ulid=ulid))
     assert job_of(world, stack).meta.resource_version == version
     assert other.resources("GatedTrainJob") == jobs_of(world, other) == []
     stack.destroy()

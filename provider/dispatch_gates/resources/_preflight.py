@@ -10,16 +10,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from dispatch_gates.cluster import ClusterConfigError
-from dispatch_gates.cluster.preflight import require
 from dispatch_gates.contract import names
 from dispatch_gates.contract.capability import Capability
-from dispatch_gates.contract.objects import MalformedError
-from dispatch_gates.operations.errors import OperationError
 from dispatch_gates.operations.preflight import WATCH_SECONDS, Asked, Probe, Stands
-from dispatch_gates.requests import ApiError
 from dispatch_gates.resources._inputs import Failure, Props
-from dispatch_gates.resources._running import failed, target
+from dispatch_gates.resources._running import target, without_traceback
 from dispatch_gates.resources._telling import say
 from dispatch_gates.resources.job_inputs import setting
 
@@ -65,6 +60,8 @@ def settings_failures() -> list[Failure]:
 
 def prove(props: Props, queue: str | None, runtime: tuple[str, str]) -> None:
     """Make sure that the gate is proven; raise `GatesError` with the reasons, and what mends them, where it is not."""
+    from dispatch_gates.cluster.preflight import require
+
     asked = Asked(
         namespace=props["namespace"],
         queue=queue,
@@ -80,10 +77,4 @@ def prove(props: Props, queue: str | None, runtime: tuple[str, str]) -> None:
         if isinstance(news, Probe) and news.stands is Stands.SENT:
             say("info", f"proving the gate of {gate}, once for this run: {asked.watch_seconds:g} s")
 
-    try:
-        require(target(props), asked, tell=tell, warn=lambda text: say("warning", text))
-    except (OperationError, ApiError, ClusterConfigError, MalformedError) as error:
-        problem = failed(error)
-    else:
-        return
-    raise problem
+    without_traceback(lambda: require(target(props), asked, tell=tell, warn=lambda text: say("warning", text)))

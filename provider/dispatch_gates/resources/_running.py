@@ -1,12 +1,14 @@
-"""Running an operation for the engine: in which cluster, and its errors in one line each."""
+"""Running an operation for the engine: in which cluster, and its errors in one line each.
+
+The client is imported by whoever first needs a cluster: programs, which only declare, are spared a second.
+"""
 
 from __future__ import annotations
 
 import os
-from typing import Final, TypeVar
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final, TypeVar
 
-from dispatch_gates.cluster import ClusterConfigError, Target
-from dispatch_gates.cluster import run as run_on
 from dispatch_gates.contract.identity import Identity
 from dispatch_gates.contract.objects import MalformedError
 from dispatch_gates.operations.errors import OperationError
@@ -14,6 +16,9 @@ from dispatch_gates.operations.jobs import cluster_identity
 from dispatch_gates.requests import ApiError, Operation
 from dispatch_gates.resources._inputs import Props
 from dispatch_gates.resources._telling import one_line, told
+
+if TYPE_CHECKING:
+    from dispatch_gates.cluster import Target
 
 T = TypeVar("T")
 
@@ -30,21 +35,27 @@ GatesError.__module__ = "dispatch_gates"
 
 def target(props: Props) -> Target:
     """Return the cluster that a resource names."""
+    from dispatch_gates.cluster import Target
+
     return Target(kubeconfig=props.get("kubeconfig"), context=props.get("context"))
 
 
 def run(props: Props, operation: Operation[T]) -> T:
     """Run an operation in the cluster that the resource names; raise `GatesError` where it fails."""
+    from dispatch_gates.cluster import run
+
+    return without_traceback(lambda: run(target(props), told(operation, _subject(props))))
+
+
+def without_traceback(work: Callable[[], T]) -> T:
+    """Do what needs a cluster; raise what goes wrong as a `GatesError`, of which the engine shows one line."""
+    from dispatch_gates.cluster import ClusterConfigError
+
     try:
-        return run_on(target(props), told(operation, _subject(props)))
+        return work()
     except (OperationError, ApiError, ClusterConfigError, MalformedError) as error:
-        problem = failed(error)
+        problem = GatesError(one_line(str(error)))
     raise problem  # outside the handler, so that no second traceback is printed
-
-
-def failed(error: Exception) -> GatesError:
-    """Return what the engine is to show of an error."""
-    return GatesError(one_line(str(error)))
 
 
 def in_cluster(recorded: str | None, props: Props) -> Operation[str]:
