@@ -117,6 +117,8 @@ class Stage:
                 "dispatch-demo:namespace": NAMESPACE,
                 "dispatch-demo:queue": QUEUE,
                 "dispatch-demo:image": images.reference("training"),
+                # Shorter than users have it: the patient job must still run when the urgent one is opened.
+                "dispatch:preflightSeconds": 3,
             },
         )
         for project in (installation, example):
