@@ -12,7 +12,7 @@ from pulumi import automation as auto
 PROJECT: Final = "tests"
 LEASE: Final = "resources"
 """Of the controller of these tests."""
-CONFIG: Final = {"dispatch:lease": LEASE, "dispatch:preflightSeconds": "1"}
+CONFIG: Final = {"dispatch:lease": LEASE, "dispatch:preflightSeconds": "0.2"}
 """What the stacks are configured with: the probe of preflight is watched for a shorter time than users have it."""
 Program = Callable[[], None]
 

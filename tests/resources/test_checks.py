@@ -368,7 +368,7 @@ def test_update_of_an_opening_keeps_what_was_seen_and_no_input_that_is_gone() ->
     assert result.outs == {**opening(), **seen}
 
 
-@pytest.mark.parametrize("value", ["0", "0.5", "601", "soon", "nan", ""])
+@pytest.mark.parametrize("value", ["0", "0.05", "601", "soon", "nan", ""])
 def test_wrong_configuration_of_preflight_is_reported(value: str) -> None:
     provider = GatedTrainJobProvider()
     config = Config({"dispatch:preflightSeconds": value}, "project")

@@ -28,9 +28,27 @@ pytestmark = [
 ]
 
 
+HOWS: Mapping[str, How] = {"before": "killed before", "after": "killed after", "lost": "reply lost"}
+TABLE = """
+mode  | create and open                       | hold                       | release                    | delete
+kueue | after preflight create trainjobs 1    | before get trainjobs 1     | after list workloads 1     | before get trainjobs 1
+kueue | before create trainjobs 1             | before replace trainjobs 1 | before replace workloads 1 | before delete trainjobs 1
+kueue | after create trainjobs 1              | after replace trainjobs 1  | after replace workloads 1  | after delete trainjobs 1
+kueue | lost create trainjobs 1               | lost replace trainjobs 1   | lost replace workloads 1   | lost delete trainjobs 1
+kueue | lost get trainjobs 1                  | before list workloads 1    | before replace trainjobs 1 | before get jobsets 1
+kueue | after list workloads 1                | before replace workloads 1 | after replace trainjobs 1  | after list jobs 1
+kueue | before replace trainjobs 1            | after replace workloads 1  | lost replace trainjobs 1   | lost list pods 1
+kueue | after replace trainjobs 1             | lost replace workloads 1   | before list pods 1         | before list pods 1
+plain | after list pods 1                     | before replace trainjobs 1 | before list pods 1         | after delete trainjobs 1
+plain | before replace trainjobs 1            | after replace trainjobs 1  | before replace trainjobs 1 | before list jobs 1
+plain | after replace trainjobs 1             | lost replace trainjobs 1   | after replace trainjobs 1  | after list pods 1
+"""  # noqa: E501 # a table
+"""Each line is a job's life, and where its four runs are cut off."""
+
+
 @dataclass(frozen=True)
 class Life:
-    """The places at which the four runs of a job's life are cut off: create and open, hold, release, delete."""
+    """The places at which the four runs of a job's life are cut off."""
 
     mode: str
     create: Cut
@@ -42,114 +60,19 @@ class Life:
         return f"{self.mode}: {self.create}"
 
 
+def lives() -> list[Life]:
+    """Read the table."""
+    rows = [[cell.strip() for cell in line.split("|")] for line in TABLE.strip().splitlines()[1:]]
+    return [Life(mode, *(cut(cell) for cell in cells)) for mode, *cells in rows]
+
+
 def cut(text: str) -> Cut:
-    """Read a cut as the table below spells it."""
-    how, _, place = text.partition(" at ")
-    hows: Mapping[str, How] = {"before": "killed before", "after": "killed after", "lost": "reply lost"}
-    return Cut(place, hows[how])
+    """Read a cut as the table spells it."""
+    how, _, place = text.partition(" ")
+    return Cut(place, HOWS[how])
 
 
-def life(mode: str, *cuts: str) -> Life:
-    create, hold, release, delete = (cut(text) for text in cuts)
-    return Life(mode, create, hold, release, delete)
-
-
-LIVES = [
-    life(
-        "kueue",
-        "before at get namespaces 1",
-        "before at get trainjobs 1",
-        "before at get trainjobs 1",
-        "before at get namespaces 1",
-    ),
-    life(
-        "kueue",
-        "after at get trainingruntimes 1",
-        "before at replace trainjobs 1",
-        "after at list workloads 1",
-        "before at get trainjobs 1",
-    ),
-    life(
-        "kueue",
-        "before at create trainjobs 1",
-        "after at replace trainjobs 1",
-        "before at replace workloads 1",
-        "before at delete trainjobs 1",
-    ),
-    life(
-        "kueue",
-        "after at create trainjobs 1",
-        "lost at replace trainjobs 1",
-        "after at replace workloads 1",
-        "after at delete trainjobs 1",
-    ),
-    life(
-        "kueue",
-        "lost at create trainjobs 1",
-        "before at list workloads 1",
-        "lost at replace workloads 1",
-        "lost at delete trainjobs 1",
-    ),
-    life(
-        "kueue",
-        "after at get trainjobs 1",
-        "before at replace workloads 1",
-        "before at get trainjobs 2",
-        "before at get trainjobs 2",
-    ),
-    life(
-        "kueue",
-        "lost at get trainjobs 1",
-        "after at replace workloads 1",
-        "before at replace trainjobs 1",
-        "after at get jobsets 1",
-    ),
-    life(
-        "kueue",
-        "before at list workloads 1",
-        "lost at replace workloads 1",
-        "after at replace trainjobs 1",
-        "before at list jobs 1",
-    ),
-    life(
-        "kueue",
-        "before at replace trainjobs 1",
-        "before at list pods 1",
-        "lost at replace trainjobs 1",
-        "after at list pods 1",
-    ),
-    life(
-        "kueue",
-        "after at replace trainjobs 1",
-        "after at get trainjobs 2",
-        "after at list pods 1",
-        "lost at list jobs 1",
-    ),
-    life(
-        "plain",
-        "after at list pods 1",
-        "before at replace trainjobs 1",
-        "before at list pods 1",
-        "after at delete trainjobs 1",
-    ),
-    life(
-        "plain",
-        "before at replace trainjobs 1",
-        "after at replace trainjobs 1",
-        "before at replace trainjobs 1",
-        "before at list jobs 1",
-    ),
-    life(
-        "plain",
-        "after at replace trainjobs 1",
-        "lost at replace trainjobs 1",
-        "after at replace trainjobs 1",
-        "before at list pods 1",
-    ),
-]
-
-
-@pytest.mark.parametrize("life", LIVES, ids=str)
+@pytest.mark.parametrize("life", lives(), ids=str)
 def test_cut_off(life: Life, world: World, stack: Stack, tmp_path: Path) -> None:
     given = inputs(world, queue=None if life.mode == "plain" else "queue")
     plain, held, released = component(given), component(given, hold=True), component(given, hold=False)

@@ -42,11 +42,14 @@ def started(asked: JobSpec, props: Props) -> Operation[tuple[Props, Started]]:
 
 
 def to_prove(olds: Props, news: Props) -> Operation[TrainJob | None]:
-    """Return the job if it is to be opened or released, which takes a proven gate; None if not, or if it is gone."""
+    """Return the job if it is to be opened or released, which takes a proven gate; None if not.
+
+    Raises `RefusedError` where the job is gone.
+    """
     yield from in_cluster(olds["cluster"], news)
     job = yield from read_job(olds["namespace"], olds["name"], olds["uid"])
     if job is None:
-        return None
+        raise _gone(olds)
     opens = not job.past_gate and news.get("opened") is True
     return job if opens or (job.held and news.get("hold") is False) else None
 
@@ -55,8 +58,6 @@ def updated(olds: Props, news: Props) -> Operation[Props]:
     """Open, hold or release the job where that is asked for; return the outputs. Nothing else is ever written."""
     cluster = yield from in_cluster(olds["cluster"], news)
     outs = {**_inputs(news), "owner": olds["owner"], "cluster": cluster, "uid": olds["uid"], "name": olds["name"]}
-    if (yield from read_job(outs["namespace"], outs["name"], outs["uid"])) is None:
-        raise _gone(outs)
     if news.get("hold") is True:
         yield from _held_or_released(news, outs)  # before it is opened, so that it does not run in between
     if news.get("opened") is True:

@@ -46,8 +46,8 @@ def configure(get: Callable[[str], Any]) -> None:
         seconds = WATCH_SECONDS if given is None else float(given)
     except (TypeError, ValueError):
         seconds = -1.0
-    if not 1.0 <= seconds <= 600.0:
-        wrong = (("check", f"configuration {SECONDS} is {given!r}: 1 to 600 seconds were expected"),)
+    if not 0.1 <= seconds <= 600.0:
+        wrong = (("check", f"configuration {SECONDS} is {given!r}: 0.1 to 600 seconds were expected"),)
     _settings = Settings(
         seconds, str(get(NAMESPACE) or names.CONTROLLER_NAMESPACE), str(get(LEASE) or names.CONTROLLER), wrong
     )
@@ -56,6 +56,18 @@ def configure(get: Callable[[str], Any]) -> None:
 def settings_failures() -> list[Failure]:
     """Return what is wrong with the configuration."""
     return list(_settings.wrong)
+
+
+def is_proven(props: Props) -> bool:
+    """Whether this process has proven the gate that these inputs name."""
+    return _key(props, props.get("queue")) in _proven
+
+
+_proven: Final[set[tuple[object, ...]]] = set()
+
+
+def _key(props: Props, queue: str | None) -> tuple[object, ...]:
+    return target(props), props["namespace"], queue, setting(props, "check")
 
 
 def prove(props: Props, queue: str | None, runtime: tuple[str, str]) -> None:
@@ -78,3 +90,4 @@ def prove(props: Props, queue: str | None, runtime: tuple[str, str]) -> None:
             say("info", f"proving the gate of {gate}, once for this run: {asked.watch_seconds:g} s")
 
     without_traceback(lambda: require(target(props), asked, tell=tell, warn=lambda text: say("warning", text)))
+    _proven.add(_key(props, queue))

@@ -48,8 +48,10 @@ class JobOpeningProvider(ResourceProvider):
         """Open the job; success without a write where it is open already."""
         if wrong := _rules.opening_failures({}, props):
             raise GatesError("; ".join(f"{name}: {why}" for name, why in wrong))
-        if job := _running.run(props, _life.to_prove(props, {**props, "opened": True})):
-            _preflight.prove(props, job.queue, job.runtime)
+        if not _preflight.is_proven(props):
+            job = _running.run(props, _life.to_prove(props, {**props, "opened": True}))
+            if job is not None:
+                _preflight.prove(props, job.queue, job.runtime)
         outs = _running.run(props, _life.opened(props))
         _telling.warn(outs)
         return CreateResult(f"{outs['namespace']}/{outs['name']}", outs)
