@@ -325,6 +325,7 @@ def test_hold_that_somebody_else_took_away_or_set_is_a_change() -> None:
     assert provider.diff("id", outputs(hold=False, held=True), inputs(hold=False)).changes is True
     assert provider.diff("id", outputs(hold=True, held=True), inputs(hold=True)).changes is False
     assert provider.diff("id", outputs(held=True), inputs()).changes is False
+    assert provider.diff("id", outputs(hold=True, held=False, state="Complete"), inputs(hold=True)).changes is False
 
 
 def test_plain_mode_knows_no_priority() -> None:

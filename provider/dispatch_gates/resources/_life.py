@@ -99,11 +99,15 @@ def opened(props: Props) -> Operation[Props]:
 
 
 def _held_or_released(props: Props, outs: Props) -> Operation[None]:
-    """Do what `hold` asks for, where it asks for anything."""
+    """Do what `hold` asks for, where it asks for anything that is not so. An ended job runs no more, held or not."""
     where = (outs["namespace"], outs["name"], outs["uid"])
-    if props.get("hold") is True:
+    wanted = props.get("hold")
+    job = None if wanted is None else (yield from read_job(*where))
+    if job is None or job.ended or (not wanted and not job.held):
+        return
+    if wanted:
         yield from hold(*where)
-    elif props.get("hold") is False:
+    else:
         yield from release(*where, seconds=setting(props, "release_timeout_seconds"))
 
 

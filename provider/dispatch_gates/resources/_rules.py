@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator
 from typing import Any, Final
 
+from dispatch_gates.operations.status import JobState
 from dispatch_gates.resources._inputs import ASKED, Failure, Props, job_spec, known, whole
 from dispatch_gates.resources._running import records_problem
 from dispatch_gates.resources.job_inputs import DEFAULTS
@@ -48,8 +49,9 @@ def difference(olds: Props, news: Props) -> tuple[bool, list[str]]:
     """
     changed = [key for key in (*IDENTITY, *ASKED, _STRICT, *_SETTINGS) if _differs(olds, news, key)]
     unfinished = news.get("opened") is True and olds.get("is_open") is False
-    # Somebody else held or released the job, and a refresh saw it.
-    unfinished = unfinished or (isinstance(news.get("hold"), bool) and news["hold"] is not olds.get("held"))
+    # Somebody else held or released the job, and a refresh saw it. What has ended runs no more, held or not.
+    if isinstance(news.get("hold"), bool) and olds.get("state") not in (JobState.COMPLETE, JobState.FAILED):
+        unfinished = unfinished or news["hold"] is not olds.get("held")
     same = "ulid" not in changed and "submission" not in changed
     # The specification of a started job goes with its submission; alone it is refused by check().
     return bool(changed) or unfinished, [] if same else changed
