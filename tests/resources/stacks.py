@@ -90,6 +90,11 @@ class Stack:
         """Run `pulumi destroy`, which must fail; return what it printed."""
         return self._failed(lambda: self._stack(_nothing, env).destroy(on_output=self._keep))
 
+    def configure(self, **config: str) -> None:
+        """Run `pulumi config set` for settings of dispatch's."""
+        values = {f"dispatch:{key}": auto.ConfigValue(value) for key, value in config.items()}
+        self._stack(_nothing, {}).set_all_config(values)
+
     def cancel(self) -> None:
         """Run `pulumi cancel`: the lock of an engine that was killed goes."""
         self._stack(_nothing, {}).cancel()

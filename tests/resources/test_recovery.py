@@ -1,15 +1,11 @@
 """What goes wrong on the way: after each, the plain next run ends with one TrainJob, or says the one step to take.
 
-Covered: the provider killed after the API server has stored the TrainJob; a job deleted by hand; another cluster,
-or none, behind the kubeconfig; checkpoints switched off.
+Covered: a job deleted by hand; another cluster, or none, behind the kubeconfig; checkpoints switched off; a gate that
+is not proven. Runs that are cut off: test_crashes.
 """
 
 from __future__ import annotations
 
-import os
-import signal
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +13,11 @@ import pytest
 import yaml
 
 from dispatch_gates.cluster import run
-from dispatch_gates.contract import names
 from dispatch_gates.operations.jobs import cluster_identity
 from dispatch_gates.operations.stop import delete_job
 from resources.programs import component, inputs, job_of, jobs_of, parts
-from resources.stacks import Stack
+from resources.requests_log import RequestsLog
+from resources.stacks import LEASE, Stack
 from world import World, until
 
 # The SDK leaves behind the event loop of a program that failed; `stack` collects it while these filters hold.
@@ -33,52 +29,6 @@ pytestmark = [
 ]
 
 NOWHERE = "/nowhere/kubeconfig"
-
-
-def test_provider_killed_after_the_trainjob_was_stored(world: World, stack: Stack) -> None:
-    """Start waits for its Workload to list the check, which does not happen as long as its queue is missing."""
-    program = component(inputs(world, queue="later"))
-    with ThreadPoolExecutor(1) as pool:
-        running = pool.submit(stack.up_fails, program)
-        until("the TrainJob", lambda: jobs_of(world, stack))
-        job = job_of(world, stack)
-        # While the create is under way, its identity is on disk, twice.
-        assert job.meta.name == f"dj-{stack.outputs('JobIdentity')['ulid'].lower()}-s1"
-        (pending,) = stack.pending()
-        assert pending["resource"]["inputs"]["ulid"] == stack.outputs("JobIdentity")["ulid"]
-        assert stack.resources("GatedTrainJob") == []
-        os.kill(provider_process(), signal.SIGKILL)
-        running.result()
-    assert stack.resources("GatedTrainJob") == []
-    assert job_of(world, stack).gates.ours
-
-    world.create(names.LOCAL_QUEUES, "later", spec={"clusterQueue": world.namespace})
-    stack.up(program)
-    again = job_of(world, stack)
-    assert again.meta.uid == job.meta.uid == stack.outputs("GatedTrainJob")["uid"]
-    assert not again.gates.closed
-    assert stack.pending() == []
-    stack.destroy()
-
-
-def provider_process() -> int:
-    """Return the process that serves dynamic providers to the engine that this process started."""
-    (found,) = (pid for pid in _descendants(os.getpid()) if b"pulumi.dynamic" in _read(pid, "cmdline"))
-    return found
-
-
-def _descendants(pid: int) -> Iterator[int]:
-    for task in Path(f"/proc/{pid}/task").iterdir():
-        for child in (task / "children").read_text().split():
-            yield int(child)
-            yield from _descendants(int(child))
-
-
-def _read(pid: int, name: str) -> bytes:
-    try:
-        return Path(f"/proc/{pid}/{name}").read_bytes()
-    except (FileNotFoundError, ProcessLookupError):
-        return b""
 
 
 def test_job_deleted_by_hand(world: World, stack: Stack) -> None:
@@ -136,4 +86,27 @@ def _moved(outputs: dict[str, Any], cluster: str) -> None:
 def test_nothing_is_started_where_the_engine_does_not_record(world: World, stack: Stack) -> None:
     printed = stack.up_fails(component(inputs(world)), PULUMI_SKIP_CHECKPOINTS="true")
     assert "PULUMI_SKIP_CHECKPOINTS is set" in printed
+    assert jobs_of(world, stack) == []
+
+
+def test_observe_only(world: World, stack: Stack) -> None:
+    """The gate is not proven: here because nobody renews the Lease that the stack names."""
+    stack.configure(lease="nobody")
+    log = RequestsLog(world)
+    printed = stack.up_fails(component(inputs(world)))
+    assert f"observe-only: the gate of queue {world.namespace}/queue is not proven" in printed
+    assert "nobody" in printed
+    assert f"dispatch-gates preflight -n {world.namespace} -q queue" in printed
+    assert jobs_of(world, stack) == stack.resources("GatedTrainJob") == []
+    assert {line.rpartition("-")[2] for line in log.writes()} == {"s0"}, "of the probe alone"
+
+    stack.configure(lease=LEASE)
+    stack.up(component(inputs(world)))
+    stack.configure(lease="nobody")
+    # What takes away is never refused, what lets run is.
+    stack.up(component(inputs(world), hold=True))
+    assert "observe-only" in stack.up_fails(component(inputs(world), hold=False))
+    assert job_of(world, stack).held
+    stack.refresh()
+    stack.destroy()
     assert jobs_of(world, stack) == []
