@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import re
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
@@ -10,7 +11,8 @@ import pytest
 
 from dispatch_local.cluster import Cluster
 from resources.credentials import of_kubeconfig, written
-from resources.stacks import LEASE, Stack
+from resources.heartbeat import heartbeat
+from resources.stacks import Stack
 from world import ControllerProcess, World
 
 
@@ -18,7 +20,7 @@ from world import ControllerProcess, World
 def served(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     """A namespace with a queue that has room for many jobs, and the controller at work."""
     served = World(cluster, pods=50).make()
-    with ControllerProcess(served, tmp_path_factory.mktemp("controller"), lease=LEASE):
+    with ControllerProcess(served, tmp_path_factory.mktemp("controller"), lease="resources"), heartbeat(served):
         yield served
 
 
@@ -48,7 +50,8 @@ def new_stack(
     made: list[Stack] = []
 
     def make() -> Stack:
-        made.append(Stack(f"{request.node.name}-{len(made)}".replace("_", "-"), tmp_path, engine))
+        name = re.sub(r"[^a-zA-Z0-9]+", "-", request.node.name)[:90]
+        made.append(Stack(f"{name}-{len(made)}", tmp_path, engine))
         return made[-1]
 
     yield make

@@ -20,8 +20,9 @@ from pulumi_kubernetes.apiextensions import CustomResource
 from dispatch_gates.contract import names
 from dispatch_gates.resources import GatedJob
 from dispatch_local.cluster import Cluster
+from resources.heartbeat import heartbeat
 from resources.programs import inputs
-from resources.stacks import LEASE, Program, Stack
+from resources.stacks import Program, Stack
 from world import ControllerProcess, World
 
 
@@ -92,7 +93,7 @@ def main(jobs: int) -> None:
         with tempfile.TemporaryDirectory() as folder:
             served = World(cluster, pods=0).make()
             env = cluster.pulumi_env(Path(folder))
-            with ControllerProcess(served, Path(folder), lease=LEASE):
+            with ControllerProcess(served, Path(folder), lease="size"), heartbeat(served):
                 print(measure(served, lambda name: Stack(name, Path(folder), env), jobs), flush=True)
     finally:
         cluster.down()

@@ -10,8 +10,8 @@ from typing import Any, Final
 from pulumi import automation as auto
 
 PROJECT: Final = "tests"
-LEASE: Final = "resources"
-"""Of the controller of these tests."""
+LEASE: Final = "resources-heartbeat"
+"""What preflight takes for the sign that a controller is alive."""
 CONFIG: Final = {"dispatch:lease": LEASE, "dispatch:preflightSeconds": "0.2"}
 """What the stacks are configured with: the probe of preflight is watched for a shorter time than users have it."""
 Program = Callable[[], None]
