@@ -166,9 +166,12 @@ def test_a_kept_state_is_run_by_the_current_code(
 
 
 def keep(version: str, state: str) -> None:
-    """Keep a release's state; the key of its secrets, of which there are none, is of no use to anybody."""
+    """Keep a release's state without what is only of this machine; there are no secrets in it."""
     STATES.mkdir(exist_ok=True)
     whole = {key: value for key, value in json.loads(state).items() if key != "secrets_providers"}
+    for resource in whole["resources"]:
+        for key in ("sourcePosition", "stackTrace"):
+            resource.pop(key, None)
     (STATES / f"{version}.json").write_text(json.dumps(whole, indent=1, sort_keys=True) + "\n")
     RELEASES[:] = sorted({*RELEASES, version})
 
