@@ -6,11 +6,13 @@ import json
 from collections import Counter
 from collections.abc import Iterator
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 
-from audit_log import WRITES, at
 from dispatch_gates.contract import names
+from dispatch_gates.contract.objects import dig
 from world import World
+
+_WRITES: Final = frozenset({"create", "update", "patch", "delete", "deletecollection"})
 
 
 class RequestsLog:
@@ -25,7 +27,7 @@ class RequestsLog:
         return [
             f"{event['verb']} {event['objectRef']['resource']} {event['objectRef'].get('name', '')}"
             for event in self._events()
-            if event["verb"] in WRITES and event.get("userAgent", "").startswith("dispatch-gates/")
+            if event["verb"] in _WRITES and event.get("userAgent", "").startswith("dispatch-gates/")
         ]
 
     def received(self, verb: str, name: str) -> datetime:
@@ -34,7 +36,7 @@ class RequestsLog:
             datetime.fromisoformat(event["requestReceivedTimestamp"])
             for event in self._events()
             if (event["verb"], event["objectRef"]["resource"]) == (verb, "trainjobs")
-            and name in (event["objectRef"].get("name"), at(event, "responseObject", "metadata", "name"))
+            and name in (event["objectRef"].get("name"), dig(event, "responseObject", "metadata", "name"))
             and event.get("userAgent", "").startswith("dispatch-gates/")
         )
 
@@ -44,8 +46,8 @@ class RequestsLog:
             event["responseObject"]["metadata"]["name"]
             for event in self._events()
             if (event["verb"], event["objectRef"]["resource"]) == ("create", "trainjobs")
-            and at(event, "responseStatus", "code") == 201
-            and str(at(event, "responseObject", "metadata", "annotations", names.OWNER)).startswith(owner)
+            and dig(event, "responseStatus", "code") == 201
+            and str(dig(event, "responseObject", "metadata", "annotations", names.OWNER)).startswith(owner)
         )
 
     def _events(self) -> Iterator[dict[str, Any]]:
@@ -55,5 +57,5 @@ class RequestsLog:
             for line in log:
                 if here in line and line.endswith(b"\n"):
                     event = json.loads(line)
-                    if at(event, "objectRef", "namespace") == self._namespace:
+                    if dig(event, "objectRef", "namespace") == self._namespace:
                         yield event
