@@ -65,4 +65,4 @@ class GatedJob(JobOutputs, pulumi.ComponentResource):
             setattr(self, key, getattr(self.job, key))
         if self.opening is not None:
             self.held_by = self.opening.held_by
-        self.register_outputs({"name": self.name, "namespace": self.namespace, "uid": self.uid, "ulid": self.ulid})
+        # No outputs are registered: that would have the engine write its whole state once more for each job.
