@@ -188,7 +188,7 @@ def test_new_submission(world: World, stack: Stack) -> None:
     stack.up(component(changed, submission=3))
     assert not job_of(world, stack).gates.closed
     stack.destroy()
-    assert world.list(names.TRAINJOBS) == ()
+    assert jobs_of(world, stack) == []
 
 
 def test_hold_and_release_in_plain_mode(world: World, stack: Stack) -> None:

@@ -22,7 +22,7 @@ def test_thirty_jobs(world: World, engine: dict[str, str], tmp_path: Path) -> No
 
 def test_more_dynamic_resources_than_the_sdk_stands_of_others(stack: Stack) -> None:
     def program() -> None:
-        for number in range(1100):
+        for number in range(1000):
             JobIdentity(f"identity-{number}")
 
-    assert stack.preview(program) == {"create": 1101}
+    assert stack.preview(program) == {"create": 1001}
