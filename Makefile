@@ -41,8 +41,11 @@ test: lint programs ## All tests, one run of each kind, from unit to real cluste
 	@$(BIN)/python -m pytest
 
 .PHONY: prove
-prove: $(READY) ## Search every order of events with the code that ships, within bounds, on two cores (ARGS='1 3': those parts)
+prove: programs ## Search every order of events with the code that ships, mutants, models against the real thing (ARGS='1 3': parts of the search)
 	@$(BIN)/python -m explorer $(ARGS)
+	@$(BIN)/python -m faithful mutants
+	@$(BIN)/python -m faithful simulate
+	@$(BIN)/python -m faithful requests
 
 .PHONY: soak
 soak: programs ## Hundreds of runs of the readmission gate on a real cluster (ARGS='--count 240 --seed 1'; --help)

@@ -114,6 +114,21 @@ def _both(label: str, job: TrainJobPart, part: WorkloadPart, workload: Workload)
     return Outcome(label, (job, part._replace(workload=workload)), CHANGED_WORKLOAD)
 
 
+def without_the_check(part: WorkloadPart) -> Iterator[Outcome]:
+    """Do what Kueue does once our check was taken out of the queue: unlist it, and admit without it.
+
+    No promise survives this, as the README says; it is here so that what Kueue was seen to do is compared with it.
+    """
+    found = part.workload
+    if found is None or found.deleting or found.finished:
+        return
+    if found.check:
+        yield _stored("takes the check off", part, found._replace(check="", ahead=False), FAULT)
+    elif found.active and not found.gate and not found.evicted and found.admitted is not True:
+        yield _stored("admits without the check", part, found._replace(reserved=True, admitted=True), RESERVED)
+
+
+WITHOUT_THE_CHECK = Rule("Kueue", (WORKLOAD,), without_the_check)
 RULES = (
     Rule("Kueue", (WORKLOAD,), workload_reconciler),
     Rule("Kueue", (WORKLOAD,), scheduler),

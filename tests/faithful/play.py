@@ -218,10 +218,10 @@ def _object(resource: Resource, metadata: JsonObject) -> JsonObject:
 
 @asynccontextmanager
 async def connected(target: Target) -> AsyncIterator[Driver]:
-    """Connect to the real API server: with the driver that ships, each request sent once."""
+    """Connect to the real API server: with the driver that ships."""
     connection = await Connection.open(target)
     try:
-        yield Driver(connection, attempts=1)
+        yield Driver(connection)
     finally:
         await connection.close()
         await asyncio.sleep(_GOODBYE_SECONDS)

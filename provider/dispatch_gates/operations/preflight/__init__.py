@@ -115,8 +115,7 @@ def judge_rails(found: GuardRails) -> Capability:
     if found.level in (Level.ADMISSIONS, Level.EXECUTIONS):
         return Capability(Name.GUARD_RAILS, Answer.YES, f"{found.level}{why}", needed=False)
     remedy = "`pulumi up` in infra/ with its guard rails on"
-    level = "not in force" if found.level is Level.NO else found.level
-    return Capability(Name.GUARD_RAILS, Answer.NO, f"{level}{why}", remedy, needed=False)
+    return Capability(Name.GUARD_RAILS, Answer.NO, f"{found.level}{why}", remedy, needed=False)
 
 
 class _Lines:
