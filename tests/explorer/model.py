@@ -6,7 +6,7 @@ the budget. `successors` is the definition of a step; `search` does the same wit
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
@@ -213,6 +213,20 @@ class Model:
         replicas = slice(self.first_actor, self.first_actor + self.scenario.replicas)
         found[replicas] = sorted(found[replicas], key=repr)
         return tuple(found)
+
+
+def replay(model: Model, names: Sequence[str]) -> set[str]:
+    """Take the steps of a trace, by their names, and return the promises that the last one breaks.
+
+    Raises `ValueError` where the model cannot take one of them. Where two replicas are alike, a name may fit both.
+    """
+    states, broken = {model.initial}, set[str]()
+    for number, name in enumerate(names, 1):
+        steps = [step for state in states for step in model.successors(state) if step.name == name]
+        if not steps:
+            raise ValueError(f"step {number} cannot be taken here: {name}")
+        states, broken = {step.state for step in steps}, {step.broken for step in steps if step.broken}
+    return broken
 
 
 def noted(actor: Actor, under_way: Any, at: int, effects: int) -> Any:

@@ -12,7 +12,7 @@ import pytest
 from explorer.__main__ import OPERATIONS, REPEATS
 from explorer.actors import shipped
 from explorer.liveness import stuck
-from explorer.model import Model, Scenario, State
+from explorer.model import Model, Scenario, State, replay
 from explorer.search import Search, explore, run
 
 FEW = Scenario("one job, one replica, one eviction", replicas=1, people=(), evictions=1)
@@ -44,10 +44,14 @@ def test_no_promise_is_broken_and_nothing_is_stuck() -> None:
 
 
 def test_without_the_assumption_the_trace_is_shown() -> None:
-    result = explore(Scenario("not assumed", replicas=1, assumed=False, evictions=1), shipped(foresight=True))
-    (violation, *_) = result.violations
+    scenario = Scenario("not assumed", replicas=1, assumed=False, evictions=1)
+    (violation, *_) = explore(scenario, shipped(foresight=True)).violations
     assert violation.broken.startswith("S2")
     assert violation.steps[-1].startswith("replica 1 pass sets the check Ready")
+    # A trace is a test: its steps can be taken again by their names, with the model alone and nothing given up.
+    assert replay(Model(scenario), violation.steps) == {violation.broken}
+    with pytest.raises(ValueError, match="step 1 cannot be taken here"):
+        replay(Model(scenario), violation.steps[1:])
 
 
 def test_without_the_assumption_a_never_repeats() -> None:
