@@ -61,6 +61,13 @@ def test_a_job_that_is_not_of_dispatch_is_not_judged(tmp_path: Path) -> None:
     log = Log()
     log.write("create", "trainjobs", {"metadata": {"name": "mine", "uid": "1"}, "spec": {"suspend": False}})
     log.write("create", "pods", {"metadata": {"name": "p", "uid": "2", "labels": {JOBSET: "mine"}}})
+    log.write("create", "jobs", {"metadata": {"name": "mine-node-0", "uid": "3", "labels": {JOBSET: "mine"}}})
+    log.write("create", "jobs", {"metadata": {"name": "alone", "uid": "4"}})
+    owner = {"kind": "TrainJob", "name": "mine", "controller": True}
+    ready = {"admissionChecks": [{"name": "dispatch", "state": "Ready"}]}
+    log.write(
+        "update", "workloads", {"metadata": {"name": "w", "uid": "5", "ownerReferences": [owner]}, "status": ready}
+    )
     assert log.read(tmp_path).violations() == []
 
 
@@ -92,6 +99,18 @@ def test_a_pod_that_has_ended_is_over_though_it_stays(tmp_path: Path) -> None:
     log.pod("patch", "p1", 1, "Succeeded")
     log.job(a=2)
     assert log.read(tmp_path).violations() == []
+
+
+def test_a_job_that_was_deleted_does_not_run(tmp_path: Path) -> None:
+    log = Log()
+    log.evicted()
+    log.batch("create", 1, suspend=False)
+    log.batch("delete", 1, suspend=False)
+    log.old_pod_ends()
+    log.job(a=2)
+    timeline = log.read(tmp_path)
+    assert timeline.violations() == []
+    assert timeline.jobs[KEY].batch == {}
 
 
 def test_a_raise_and_a_resume_in_one_write_are_blamed_once(tmp_path: Path) -> None:
