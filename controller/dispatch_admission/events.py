@@ -1,7 +1,7 @@
 """Kubernetes Events on Workloads and TrainJobs, for people: best effort, and never in the way of a pass.
 
-They are written one by one beside the passes, a few each second; what does not fit is dropped and counted, since the
-log has every decision. A repetition is no Event of its own: it is counted, and told from time to time.
+They are written one by one beside the passes, two a second at the most. What does not fit is dropped and counted: the
+log has every decision. A repetition is no Event of its own, but counted, and told from time to time.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ from dispatch_gates.requests import AlreadyExistsError, ApiError, NotFoundError
 _log = logging.getLogger(__name__)
 
 _REMEMBERED: Final = 10_000
-_WAITING: Final = 500
+_WAITING: Final = 100
 """How many Events may wait to be written."""
-_APART_SECONDS: Final = 0.1
-"""Least time between two Events."""
+_APART_SECONDS: Final = 0.5
+"""Least time between two Events: one costs the API server as much as a third of an admission."""
 REPEAT_SECONDS: Final = 1800.0
 """How often the repetitions of an Event are told; the API server forgets an Event after an hour."""
 _MERGE: Final = "application/merge-patch+json"
