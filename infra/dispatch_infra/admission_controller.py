@@ -42,6 +42,12 @@ class AdmissionController(pulumi.ComponentResource):
         )
         KubernetesObject(f"{name}-service", manifests.service(args), self._after([deployment]))
         KubernetesObject(f"{name}-disruption-budget", manifests.disruption_budget(args), self._after([deployment]))
+        if args.network_policy:
+            KubernetesObject(f"{name}-network-policy", manifests.network_policy(args), self._after(rights))
+        if args.service_monitor:
+            kind = existing(manifests.SERVICE_MONITORS, f"{name}-prometheus", pulumi.ResourceOptions(parent=self))
+            monitor = manifests.service_monitor(args)
+            KubernetesObject(f"{name}-service-monitor", monitor, self._after([kind, deployment]))
         self.admission_check = KubernetesObject(
             f"{name}-check",
             manifests.admission_check(args),

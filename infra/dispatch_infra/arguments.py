@@ -9,7 +9,9 @@ from typing import Any, Final
 import pulumi
 
 from dispatch_gates.contract import names
+from dispatch_gates.contract.guard_rails import Level
 from dispatch_infra import checks
+from dispatch_infra.policies.accounts import Accounts
 
 PULL_POLICIES: Final = ("Always", "IfNotPresent", "Never")
 STOP_POLICIES: Final = ("None", "Hold", "HoldAndDrain")
@@ -39,8 +41,16 @@ class ControllerArgs:
     node_selector: Mapping[str, str] = field(default_factory=dict)
     tolerations: Sequence[Mapping[str, Any]] = ()
     """Kubernetes tolerations, in the API's spelling."""
+    network_policy: bool = False
+    """Nothing may reach the controller but its health and metrics, and it may reach the API server and DNS alone."""
+    api_server_ports: Sequence[int] = (443, 6443)
+    """Where the API server listens, behind its Service: network policies see that port."""
+    service_monitor: bool = False
+    """Have the Prometheus operator scrape the metrics. Its kinds have to be there."""
 
     def __post_init__(self) -> None:
+        for port in self.api_server_ports:
+            checks.between(port, 1, 65535, "apiServerPorts")
         checks.one_of(self.image_pull_policy, PULL_POLICIES, "imagePullPolicy")
         checks.label(self.namespace, "namespace")
         checks.name(self.admission_check, "admissionCheck")
@@ -55,6 +65,22 @@ class ControllerArgs:
             return self.image
         allow_tag = self.allow_image_tag
         return self.image.apply(lambda known: checks.image(known, allow_tag=allow_tag))
+
+
+@dataclass(frozen=True, kw_only=True)
+class GuardRailsArgs:
+    """The settings of `GuardRails`; raises `ValueError` where one is not valid."""
+
+    level: Level = Level.ADMISSIONS
+    """`no` installs none, `audit` has them report and refuse nothing."""
+    accounts: Accounts = field(default_factory=Accounts)
+    admission_check: str = names.ADMISSION_CHECK
+    kubeconfig: str | None = None
+    """Path of the kubeconfig that proofs are asked with: of the cluster that the objects go to."""
+    context: str | None = None
+
+    def __post_init__(self) -> None:
+        checks.name(self.admission_check, "admissionCheck")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -134,6 +160,11 @@ class QueueArgs:
     priority_classes: Sequence[PriorityClass] = ()
     admission_check: str = names.ADMISSION_CHECK
     other_checks: Sequence[Check] = ()
+    existing: bool = False
+    """The ClusterQueue is somebody else's: our check is added to it, and nothing else of it is touched."""
+    kubeconfig: str | None = None
+    """Path of the kubeconfig that proofs are asked with: of the cluster that the objects go to."""
+    context: str | None = None
     stop_policy: str = "None"
     """`Hold` admits nothing more, `HoldAndDrain` also evicts what runs: the way to empty a queue before destroy."""
 
@@ -145,6 +176,7 @@ class QueueArgs:
         checks.unique([f"{queue.namespace}/{queue.name}" for queue in self.local_queues], "LocalQueue")
         checks.unique([priority.name for priority in self.priority_classes], "priority class")
         self._check_flavors()
+        self._check_existing()
         self._check_checks()
         self._check_namespaces()
 
@@ -158,6 +190,15 @@ class QueueArgs:
                 raise ValueError(
                     f"flavor {flavor.name} has quotas for {', '.join(sorted(flavor.quotas))}, flavor {first.name} for "
                     f"{', '.join(sorted(first.quotas))}: every flavor of the queue needs the same resources."
+                )
+
+    def _check_existing(self) -> None:
+        theirs = QueueArgs.__dataclass_fields__
+        for name in ("flavors", "within_cluster_queue", "other_checks", "stop_policy"):
+            if self.existing and getattr(self, name) != theirs[name].default:
+                raise ValueError(
+                    f"ClusterQueue {self.cluster_queue} is somebody else's (existing), and so are its flavors, "
+                    f"preemption, other checks and stop policy: leave them out ({name} is set)."
                 )
 
     def _check_checks(self) -> None:

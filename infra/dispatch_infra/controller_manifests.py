@@ -13,6 +13,7 @@ Manifest = dict[str, Any]
 LABELS: Final = {"app.kubernetes.io/name": names.CONTROLLER, "app.kubernetes.io/part-of": "dispatch-gates"}
 SELECTOR: Final = {"app.kubernetes.io/name": names.CONTROLLER}
 
+SERVICE_MONITORS: Final = names.Resource("monitoring.coreos.com", "v1", "servicemonitors", "ServiceMonitor")
 PORT: Final = 8080
 PORT_NAME: Final = "http"
 USER: Final = 65532
@@ -123,6 +124,40 @@ def service(args: ControllerArgs) -> Manifest:
         "spec": {
             "selector": SELECTOR,
             "ports": [{"name": PORT_NAME, "port": PORT, "targetPort": PORT_NAME, "protocol": "TCP"}],
+        },
+    }
+
+
+def network_policy(args: ControllerArgs) -> Manifest:
+    """Return the limits on who may talk to the controller, and to whom it may talk."""
+
+    def ports(protocol: str, *numbers: int) -> list[Manifest]:
+        return [{"protocol": protocol, "port": number} for number in numbers]
+
+    return {
+        "apiVersion": "networking.k8s.io/v1",
+        "kind": "NetworkPolicy",
+        "metadata": _metadata(args),
+        "spec": {
+            "podSelector": {"matchLabels": SELECTOR},
+            "policyTypes": ["Ingress", "Egress"],
+            # Whoever scrapes is not known here, and the kubelet asks from the node.
+            "ingress": [{"ports": ports("TCP", PORT)}],
+            # The API server has no label that a policy could select: its ports are all that can be said.
+            "egress": [{"ports": ports("TCP", *args.api_server_ports)}, {"ports": ports("UDP", 53) + ports("TCP", 53)}],
+        },
+    }
+
+
+def service_monitor(args: ControllerArgs) -> Manifest:
+    """Return what tells the Prometheus operator where the metrics are."""
+    return {
+        "apiVersion": SERVICE_MONITORS.api_version,
+        "kind": SERVICE_MONITORS.kind,
+        "metadata": _metadata(args),
+        "spec": {
+            "selector": {"matchLabels": SELECTOR},
+            "endpoints": [{"port": PORT_NAME, "path": "/metrics", "interval": "30s"}],
         },
     }
 

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
+from collections.abc import Sequence
 from typing import Any, Final
 
 from dispatch_gates.contract import names
+from dispatch_infra import rights
 from dispatch_infra.policies import Policy
 
 Manifest = dict[str, Any]
@@ -56,6 +60,29 @@ def binding(rails: Policy, actions: tuple[str, ...]) -> Manifest:
         "metadata": _metadata(rails),
         "spec": spec,
     }
+
+
+def adapter_roles() -> list[Manifest]:
+    """Return what people and programs need to be the adapter: to be bound by whoever rules the cluster.
+
+    `dispatch-adapter` with a RoleBinding in each namespace of jobs, `dispatch-adapter-cluster` with one
+    ClusterRoleBinding. They are not part of `edit` or `admin`: to open jobs is given by name.
+    """
+    found = {"dispatch-adapter": rights.adapter_rules(), "dispatch-adapter-cluster": rights.adapter_cluster_rules()}
+    return [
+        {
+            "apiVersion": "rbac.authorization.k8s.io/v1",
+            "kind": "ClusterRole",
+            "metadata": {"name": name, "labels": _LABELS},
+            "rules": rules,
+        }
+        for name, rules in found.items()
+    ]
+
+
+def digest(documents: Sequence[Manifest]) -> str:
+    """Return a hash of manifests."""
+    return hashlib.sha256(json.dumps(documents, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def _metadata(rails: Policy) -> Manifest:

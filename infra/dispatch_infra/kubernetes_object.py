@@ -20,8 +20,18 @@ class KubernetesObject(pulumi.CustomResource):
     """
 
     def __init__(self, name: str, manifest: Mapping[str, Any], opts: pulumi.ResourceOptions | None = None) -> None:
-        ours = pulumi.ResourceOptions(version=version("pulumi-kubernetes"))
-        super().__init__(type_token(manifest), name, dict(manifest), pulumi.ResourceOptions.merge(ours, opts))
+        super().__init__(type_token(manifest), name, dict(manifest), _versioned(opts))
+
+
+class KubernetesPatch(pulumi.CustomResource):
+    """Fields of an object that belongs to somebody else: only these are ours, and go when the patch goes."""
+
+    def __init__(self, name: str, manifest: Mapping[str, Any], opts: pulumi.ResourceOptions | None = None) -> None:
+        super().__init__(f"{type_token(manifest)}Patch", name, dict(manifest), _versioned(opts))
+
+
+def _versioned(opts: pulumi.ResourceOptions | None) -> pulumi.ResourceOptions:
+    return pulumi.ResourceOptions.merge(pulumi.ResourceOptions(version=version("pulumi-kubernetes")), opts)
 
 
 def existing(kind: Resource, name: str, opts: pulumi.ResourceOptions) -> pulumi.Resource:

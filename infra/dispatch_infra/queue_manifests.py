@@ -7,6 +7,7 @@ from typing import Any, Final
 from dispatch_gates.contract import names
 from dispatch_infra.arguments import PODS, Check, Flavor, LocalQueue, PriorityClass, QueueArgs
 from dispatch_infra.controller_manifests import ACTIVE
+from dispatch_infra.guard_rails_manifests import GUARDED
 
 Manifest = dict[str, Any]
 
@@ -14,11 +15,20 @@ _LABELS: Final = {"app.kubernetes.io/part-of": "dispatch-gates"}
 
 
 def namespace(name: str) -> Manifest:
-    """Return a namespace for jobs."""
+    """Return a namespace for jobs, in which the guard rails hold."""
     return {
         "apiVersion": names.NAMESPACES.api_version,
         "kind": names.NAMESPACES.kind,
-        "metadata": {"name": name, "labels": _LABELS},
+        "metadata": {"name": name, "labels": _LABELS | GUARDED},
+    }
+
+
+def guarded(namespace: str) -> Manifest:
+    """Return what of somebody else's namespace is ours: the label by which the guard rails hold in it."""
+    return {
+        "apiVersion": names.NAMESPACES.api_version,
+        "kind": names.NAMESPACES.kind,
+        "metadata": {"name": namespace, "labels": GUARDED},
     }
 
 
@@ -59,6 +69,16 @@ def cluster_queue(args: QueueArgs) -> Manifest:
             "admissionChecksStrategy": {"admissionChecks": [_check(check) for check in args.all_checks()]},
             "stopPolicy": args.stop_policy,
         },
+    }
+
+
+def our_check(args: QueueArgs) -> Manifest:
+    """Return what of somebody else's ClusterQueue is ours: one entry of a list that the API server merges by name."""
+    return {
+        "apiVersion": names.CLUSTER_QUEUES.api_version,
+        "kind": names.CLUSTER_QUEUES.kind,
+        "metadata": {"name": args.cluster_queue},
+        "spec": {"admissionChecksStrategy": {"admissionChecks": [{"name": args.admission_check}]}},
     }
 
 

@@ -13,7 +13,19 @@ from typing import Any, Final, TypeVar
 import pulumi
 
 from dispatch_gates.contract import names
-from dispatch_infra.arguments import Check, ControllerArgs, Flavor, LocalQueue, PriorityClass, QueueArgs
+from dispatch_gates.contract.guard_rails import Level
+from dispatch_infra import checks
+from dispatch_infra.arguments import (
+    Check,
+    ControllerArgs,
+    Flavor,
+    GuardRailsArgs,
+    LocalQueue,
+    PriorityClass,
+    QueueArgs,
+)
+from dispatch_infra.policies.accounts import Accounts
+from dispatch_infra.proofs import camel
 
 _T = TypeVar("_T")
 _REQUIRED: Final = object()
@@ -28,6 +40,7 @@ class Settings:
     context: str | None
     """Context in it; None means its current one."""
     controller: ControllerArgs
+    guard_rails: GuardRailsArgs
     queue: QueueArgs
 
 
@@ -49,8 +62,30 @@ def read(config: pulumi.Config) -> Settings:
             lease_seconds=_get(config, "leaseSeconds", pulumi.Config.get_int, 15),
             node_selector=_object(config, "nodeSelector", {}, _texts),
             tolerations=_list(config, "tolerations", _mapping) or (),
+            network_policy=_get(config, "networkPolicy", pulumi.Config.get_bool, False),
+            api_server_ports=_object(config, "apiServerPorts", (443, 6443), _numbers),
+            service_monitor=_get(config, "serviceMonitor", pulumi.Config.get_bool, False),
         ),
+        guard_rails=_guard_rails(config),
         queue=_queue(config),
+    )
+
+
+def _guard_rails(config: pulumi.Config) -> GuardRailsArgs:
+    level = config.get("guardRails") or str(Level.ADMISSIONS)
+    checks.one_of(level, [str(known) for known in Level], config.full_key("guardRails"))
+    fields = {camel(name): name for name in vars(Accounts()) if name != "controller"}
+    given = _Fields(
+        _object(config, "guardRailAccounts", dict[str, str](), _texts), config.full_key("guardRailAccounts"), *fields
+    )
+    accounts = {fields[key]: given.get(key, _text) for key in given.raw}
+    namespace = config.get("namespace") or names.CONTROLLER_NAMESPACE
+    return GuardRailsArgs(
+        level=Level(level),
+        accounts=Accounts(controller=f"{namespace}:{names.CONTROLLER}", **accounts),
+        admission_check=_check_name(config),
+        kubeconfig=_kubeconfig(config),
+        context=config.get("context") or None,
     )
 
 
@@ -66,6 +101,9 @@ def _queue(config: pulumi.Config) -> QueueArgs:
         admission_check=_check_name(config),
         other_checks=_list(config, "admissionChecks", _check) or (),
         stop_policy=config.get("stopPolicy") or "None",
+        existing=_get(config, "existingClusterQueue", pulumi.Config.get_bool, False),
+        kubeconfig=_kubeconfig(config),
+        context=config.get("context") or None,
     )
 
 
@@ -195,6 +233,10 @@ def _number(raw: Any, where: str) -> int:
     if isinstance(raw, bool) or not isinstance(raw, int):
         raise ValueError(f"{where} {raw!r} is not valid: a whole number was expected.")
     return raw
+
+
+def _numbers(raw: Any, where: str) -> tuple[int, ...]:
+    return _items(raw, where, _number)
 
 
 def _flag(raw: Any, where: str) -> bool:

@@ -22,6 +22,7 @@ from rich.text import Text
 
 PROGRAM = Path(sys.executable).parent / "dispatch-gates"
 _LINES = 50
+_UP, _ERASED = "\x1b[1A", "\x1b[2K"
 
 
 def screen(words: Sequence[str], columns: int, *, answers: bytes = b"") -> tuple[int, str]:
@@ -46,17 +47,28 @@ def screen(words: Sequence[str], columns: int, *, answers: bytes = b"") -> tuple
 
 
 def lines(written: str) -> list[str]:
-    """Return the lines of a screen as they stand there, without escapes and without what was overwritten."""
-    return [Text.from_ansi(line.split("\r")[-1]).plain.rstrip() for line in written.replace("\r\n", "\n").split("\n")]
+    """Return the lines of a screen as they stand there in the end, without colours."""
+    return [Text.from_ansi(line).plain.rstrip() for line in _standing(written)]
+
+
+def _standing(written: str) -> list[str]:
+    """Return the lines that are left, with their colours: progress is drawn over, and taken away at its end."""
+    found: list[str] = []
+    for line in written.replace("\r\n", "\n").split("\n"):
+        if _UP in line:
+            del found[-line.count(_UP) :]
+        found.append(line.split("\r")[-1].split(_ERASED)[-1])
+    return found
 
 
 def picture(written: str, columns: int, title: str) -> str:
     """Return a screen as SVG."""
     console = Console(record=True, width=columns, file=io.StringIO(), force_terminal=True)
-    for line in written.replace("\r\n", "\n").rstrip("\n").split("\n"):
-        last = line.split("\r")[-1]
-        if Text.from_ansi(last).plain.strip() or not line:
-            console.print(Text.from_ansi(last), no_wrap=True, crop=False)
+    for line in _standing(written.rstrip()):
+        text = Text.from_ansi(line)
+        indent = len(text.plain) - len(text.plain.lstrip())
+        # Some programs that draw SVG drop the space that a text begins with.
+        console.print(Text.assemble((" " * indent, "dim"), text[indent:]), overflow="fold")
     return console.export_svg(title=title)
 
 

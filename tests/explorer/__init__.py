@@ -1,1 +1,1 @@
-"""The explorer: every order of events, with the code that ships. README.md in this folder says what is proved."""
+"""The explorer: every order of events, with the code that ships. `make prove` says what is proved, in figures."""

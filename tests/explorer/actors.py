@@ -247,8 +247,9 @@ def shipped(*, kueue: bool = True, foresight: bool = False) -> Product:
 class Actor:
     """One kind of actor: which operations it runs, and its steps on one part of the world."""
 
-    def __init__(self, product: Product, operations: tuple[str, ...], *, losses: int = 0) -> None:
+    def __init__(self, product: Product, operations: tuple[str, ...], *, losses: int = 0, conflicts: int = 1) -> None:
         self.product = product
+        self.conflicts = conflicts
         self.operations = operations
         self.losses = losses
 
@@ -316,8 +317,10 @@ class Actor:
             elif asked.verb in ("replace", "status", "delete") and running.replies[asked.version - 1].stale:
                 if running.last is not None:
                     return None, ""
-                if any(reply.kind == "conflict" for reply in running.replies):
-                    running = Running(running.operation)  # it begins anew, as it did at the first conflict
+                met = sum(reply.kind == "conflict" for reply in running.replies)
+                if running.operation != "pass" and met >= self.conflicts:
+                    # As if it had been cut off, and asked for again: at every conflict it reads anew.
+                    running = Running(running.operation)
                 else:
                     running = self._after(running, Reply("conflict"))
             else:

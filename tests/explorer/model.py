@@ -57,6 +57,9 @@ class Scenario:
     world: tuple[Any, ...] | None = None
     """The five parts of each job at the beginning, where they are not as `started` says; A begins with 0 there."""
     losses: int = 1
+    """How many replies an operation of the adapter may lose; it then goes on, where a crash would end it."""
+    conflicts: int = 1
+    """How many conflicts it handles itself; at the next one it is begun anew."""
     crashes: int | None = None
     evictions: int | None = None
     quota: int | None = None
@@ -85,7 +88,7 @@ class Model:
         self.rules = self._environment()
         controller, adapter = (
             Actor(self.product, ("pass",)),
-            Actor(self.product, scenario.adapter, losses=scenario.losses),
+            Actor(self.product, scenario.adapter, losses=scenario.losses, conflicts=scenario.conflicts),
         )
         self.actors = [(f"replica {n + 1}", controller) for n in range(scenario.replicas)] + [
             (f"adapter {n + 1}" if scenario.adapters > 1 else "adapter", adapter) for n in range(scenario.adapters)

@@ -7,6 +7,7 @@ about: what is refused here is refused by a policy.
 from __future__ import annotations
 
 import http
+import http.client
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -91,7 +92,11 @@ class Bare:
     def ask(self, who: str, method: str, path: str, body: Body | None = None, query: str = "dryRun=All") -> Answer:
         """Have somebody ask for something, without storing it; return what the API server says."""
         user = self.admin if who == "admin" else self._users[who]
-        status, reply = user.request(method, f"{path}?{query}", body)
+        try:
+            status, reply = user.request(method, f"{path}?{query}", body)
+        except (OSError, http.client.HTTPException):
+            # A connection of before the API server started again: the next one is new.
+            status, reply = user.request(method, f"{path}?{query}", body)
         try:
             return Answer(status, str(json.loads(reply).get("message", "")))
         except ValueError:  # an API server that is on its way up or down

@@ -20,6 +20,7 @@ from dispatch_gates.contract import names
 from dispatch_gates.contract.guard_rails import POLICIES, GuardRails, Level
 from dispatch_gates.contract.identity import Identity
 from dispatch_gates.contract.manifest import JobSpec
+from dispatch_gates.contract.objects import listed
 from dispatch_gates.operations.errors import RefusedError
 from dispatch_gates.operations.guard_rails import guard_rails
 from dispatch_gates.operations.start import start
@@ -90,7 +91,7 @@ def settled(target: Target, wanted: Level) -> GuardRails:
 def test_nothing_installed(adapter: Target) -> None:
     found = level(adapter)
     assert found.level is Level.NO
-    assert found.why == f"not installed: {', '.join(FIRST)}"
+    assert found.why == f"not installed: {listed(FIRST, len(FIRST))}"
 
 
 def test_a_policy_without_its_binding_is_none(server: Bare, adapter: Target) -> None:

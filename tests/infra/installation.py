@@ -33,6 +33,7 @@ class Installation:
     """One stack of `infra/` with the configuration that it was made with."""
 
     def __init__(self, cluster: Cluster, folder: Path, config: Mapping[str, Any]) -> None:
+        self.cluster = cluster
         self._env = os.environ | cluster.pulumi_env(folder)
         self._folder = folder / "infra"
         self._folder.mkdir()
@@ -68,6 +69,11 @@ class Installation:
     def refresh_finds_no_drift(self) -> None:
         """Run `pulumi refresh`, which has to find the cluster as the state says."""
         self._run("refresh", "--yes", "--skip-preview", "--expect-no-changes")
+
+    def refresh_finds_drift(self) -> str:
+        """Run `pulumi refresh`, which has to find the cluster otherwise, and return what it prints."""
+        self._run("refresh", "--yes", "--skip-preview", "--expect-no-changes", "--preview-only", fails=True)
+        return self._run("refresh", "--yes", "--skip-preview", "--diff")
 
     def destroy(self) -> None:
         """Run `pulumi destroy`."""

@@ -153,3 +153,20 @@ def test_a_tag_runs_where_the_user_insists() -> None:
 def test_a_setting_that_is_not_valid_is_refused(setting: dict[str, Any], sentence: str) -> None:
     with pytest.raises(ValueError, match=sentence):
         ControllerArgs(image=DIGEST, **setting)
+
+
+def test_a_network_policy_lets_in_the_metrics_and_out_the_api_server() -> None:
+    policy = manifests.network_policy(replace(ARGS, api_server_ports=[8443]))
+    assert policy["spec"]["podSelector"] == manifests.deployment(ARGS)["spec"]["selector"]
+    assert policy["spec"]["policyTypes"] == ["Ingress", "Egress"]
+    assert policy["spec"]["ingress"] == [{"ports": [{"protocol": "TCP", "port": 8080}]}]
+    assert policy["spec"]["egress"][0] == {"ports": [{"protocol": "TCP", "port": 8443}]}
+    with pytest.raises(ValueError, match="apiServerPorts 0 is out of bounds"):
+        replace(ARGS, api_server_ports=[0])
+
+
+def test_a_service_monitor_finds_the_services_port() -> None:
+    monitor, service = manifests.service_monitor(ARGS), manifests.service(ARGS)
+    selected = monitor["spec"]["selector"]["matchLabels"]
+    assert selected.items() <= service["metadata"]["labels"].items()
+    assert [entry["port"] for entry in monitor["spec"]["endpoints"]] == [service["spec"]["ports"][0]["name"]]

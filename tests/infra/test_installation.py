@@ -1,9 +1,9 @@
 """`infra/` on a real cluster, with the real engine and the controller's own image.
 
 Aspects: after `up` all of it serves; the order, from the versions of the objects; a second `up` changes nothing and
-`refresh` finds nothing; the controller's account can do what its table says and nothing else; a setting that is not
-valid; destroy with a job that waits at the check and nobody to serve it: the job is not admitted, nothing hangs,
-nothing is left.
+`refresh` finds nothing; guard rails that somebody took away; a check that is renamed; the controller's account can do
+what its table says and nothing else; a setting that is not valid; destroy with a job that waits at the check and
+nobody to serve it: the job is not admitted, nothing hangs, nothing is left.
 
 The order of these tests is that of the installation's life.
 """
@@ -17,6 +17,11 @@ from typing import Any
 
 import pytest
 
+import rails
+from dispatch_gates.cluster import Target, run
+from dispatch_gates.contract import names
+from dispatch_gates.contract.guard_rails import POLICIES, Level
+from dispatch_gates.operations.guard_rails import guard_rails
 from dispatch_infra import rights
 from dispatch_local import images, paths
 from dispatch_local.cluster import Cluster
@@ -39,6 +44,7 @@ CONFIG = {
     "localQueues": [{"name": NAME, "namespace": TEAM}],
     "flavors": [{"name": NAME, "quotas": {"cpu": 1}}],
     "priorityClasses": [{"name": NAME, "value": 1000}],
+    "guardRailAccounts": {"jobset": rails.ACCOUNTS.jobset},
 }
 
 CHECK = f"{KUEUE}/admissionchecks/{NAME}"
@@ -50,6 +56,9 @@ BINDING = f"/apis/rbac.authorization.k8s.io/v1/clusterrolebindings/{SYSTEM}:{CON
 ROLE = f"/apis/rbac.authorization.k8s.io/v1/clusterroles/{SYSTEM}:{CONTROLLER}"
 NAMESPACE = f"/api/v1/namespaces/{SYSTEM}"
 PODS = f"/api/v1/namespaces/{SYSTEM}/pods"
+POLICY = f"/apis/{names.POLICIES.api_version}/{names.POLICIES.plural}"
+POLICY_BINDING = f"/apis/{names.POLICIES.api_version}/{names.POLICY_BINDINGS.plural}"
+TEAM_NAMESPACE = f"/api/v1/namespaces/{TEAM}"
 
 
 @dataclass(frozen=True)
@@ -130,14 +139,71 @@ def test_nothing_was_ever_half_wired(live: Live) -> None:
         local_queue[0].order,
     ]
     assert order == sorted(order)
+    labelled = next(
+        version.order for version in versions(TEAM_NAMESPACE) if names.GUARDED in version.body["metadata"]["labels"]
+    )
+    for name in POLICIES[Level.ADMISSIONS]:
+        policy, bound = versions(f"{POLICY}/{name}"), versions(f"{POLICY_BINDING}/{name}")
+        assert policy[0].order < bound[0].order < local_queue[0].order
+    assert labelled < local_queue[0].order
     # From the queue's first version on, our check stands in it, before every flavor.
     for version in queue:
         assert version.body["spec"]["admissionChecksStrategy"] == {"admissionChecks": [{"name": NAME}]}
 
 
+def test_the_guard_rails_are_in_force_where_the_queue_is(live: Live) -> None:
+    assert live.outputs["guardRails"] == "admissions"
+    assert level(live, TEAM) is Level.ADMISSIONS
+    assert level(live, SYSTEM) is Level.NO
+
+
+def level(live: Live, namespace: str) -> Level:
+    cluster = live.installation.cluster
+    return run(Target(str(cluster.kubeconfig), cluster.context), guard_rails(namespace)).level
+
+
 def test_a_second_up_changes_nothing(live: Live) -> None:
     live.installation.expect_no_changes()
     live.installation.refresh_finds_no_drift()
+
+
+@pytest.mark.parametrize("lost", ["binding", "label"])
+def test_guard_rails_that_somebody_took_away_are_drift_and_come_back(live: Live, lost: str) -> None:
+    if lost == "binding":
+        live.server.delete(f"{POLICY_BINDING}/dispatch-trainjobs")
+    else:
+        live.server.merge(TEAM_NAMESPACE, {"metadata": {"labels": {names.GUARDED: None}}})
+    eventually("the end of the guard rails", lambda: level(live, TEAM) is Level.NO)
+    printed = live.installation.refresh_finds_drift()
+    assert "guard rails admissions are declared" in printed
+    live.installation.up()
+    assert level(live, TEAM) is Level.ADMISSIONS
+    live.installation.expect_no_changes()
+
+
+def test_a_renamed_check_leaves_the_queue_at_no_moment_without_one(live: Live) -> None:
+    renamed = f"{NAME}-renamed"
+    try:
+        for old, new in ((NAME, renamed), (renamed, NAME)):
+            start = live.server.now()
+            live.installation.configure(CONFIG | {"admissionCheck": new})
+            live.installation.up()
+            collection, _, _ = CHECK.rpartition("/")
+            made = live.server.history(collection, new, start)
+            gone = live.server.history(collection, old, start)[-1]
+            queue = live.server.history(CLUSTER_QUEUE.rpartition("/")[0], NAME, start)
+            listed = [version.body["spec"]["admissionChecksStrategy"]["admissionChecks"] for version in queue]
+            assert {len(checks) for checks in listed} == {1}
+            changed = next(
+                version.order for version, [check] in zip(queue, listed, strict=True) if check["name"] == new
+            )
+            active = next(version.order for version in made if version.condition("Active") == "True")
+            assert gone.deleted
+            assert active < changed < gone.order
+            assert condition(live.server.get(CLUSTER_QUEUE), "Active") == "True"
+            live.installation.expect_no_changes()
+    finally:
+        live.installation.configure(CONFIG)
 
 
 Rights = set[tuple[str, str, str, str]]

@@ -17,7 +17,9 @@ import pulumi
 import pytest
 import yaml
 
-from dispatch_infra.arguments import ControllerArgs, QueueArgs
+from dispatch_gates.contract.guard_rails import Level
+from dispatch_infra.arguments import ControllerArgs, GuardRailsArgs, QueueArgs
+from dispatch_infra.policies import Accounts
 from dispatch_infra.settings import Settings, read
 
 INFRA = Path(__file__).parents[2] / "infra"
@@ -53,7 +55,11 @@ def example() -> dict[str, Any]:
 
 def test_without_any_setting_the_defaults_of_the_components_hold() -> None:
     assert settings() == Settings(
-        kubeconfig=None, context=None, controller=ControllerArgs(image=IMAGE), queue=QueueArgs()
+        kubeconfig=None,
+        context=None,
+        controller=ControllerArgs(image=IMAGE),
+        guard_rails=GuardRailsArgs(),
+        queue=QueueArgs(),
     )
 
 
@@ -71,7 +77,8 @@ def test_the_image_alone_has_no_default() -> None:
 def test_every_key_is_described_and_in_the_example_with_another_value() -> None:
     for key, entry in schema().items():
         assert entry["description"], key
-        assert example()[key] != entry.get("default"), key
+        # A queue of somebody else's leaves out what else the example shows.
+        assert key == "existingClusterQueue" or example()[key] != entry.get("default"), key
     assert example().keys() == schema().keys()
 
 
@@ -85,7 +92,14 @@ def test_every_key_of_the_example_is_read(tmp_path: Path) -> None:
             without = settings(**{name: value for name, value in values.items() if name != key})
         except ValueError:
             continue  # Another setting needs it: it was read.
-        assert without != whole, key
+        assert without != whole or key == "existingClusterQueue", key
+
+
+def test_a_queue_of_somebody_elses() -> None:
+    queue = settings(existingClusterQueue=True, clusterQueue="theirs").queue
+    assert (queue.existing, queue.cluster_queue) == (True, "theirs")
+    with pytest.raises(ValueError, match=r"leave them out \(stop_policy is set\)"):
+        settings(existingClusterQueue=True, stopPolicy="Hold")
 
 
 def test_numbers_in_yaml_are_quotas_too() -> None:
@@ -121,12 +135,23 @@ def test_numbers_in_yaml_are_quotas_too() -> None:
         ({"nodeSelector": ["a"]}, "dispatch-infra:nodeSelector ['a'] is not valid: a mapping was expected"),
         ({"admissionChecks": [{"name": "dispatch", "onFlavors": ["dispatch"]}]}, "would stand before flavor dispatch"),
         ({"image": "name:tag"}, "names no digest"),
+        ({"guardRails": "strict"}, "dispatch-infra:guardRails 'strict' is not known"),
+        ({"guardRailAccounts": {"Kueue": "a:b"}}, "dispatch-infra:guardRailAccounts has unknown fields Kueue"),
+        ({"guardRailAccounts": {"kueue": "a"}}, "account kueue 'a' is not valid: NAMESPACE:NAME was expected"),
         ({"kubeconfig": "no-such-file"}, "dispatch-infra:kubeconfig 'no-such-file' is not a file"),
     ],
 )
 def test_a_value_that_is_not_valid_is_refused(values: dict[str, Any], sentence: str) -> None:
     with pytest.raises(ValueError, match=re.escape(sentence)):
         settings(**values)
+
+
+def test_the_guard_rails_know_the_controller_and_what_the_stack_says_of_the_others() -> None:
+    found = settings(
+        namespace="gates", admissionCheck="other", guardRails="no", guardRailAccounts={"jobController": "a:b"}
+    ).guard_rails
+    assert found.accounts == Accounts(controller="gates:dispatch-admission", job_controller="a:b")
+    assert (found.level, found.admission_check) == (Level.NO, "other")
 
 
 @pytest.mark.parametrize("content", ["apiVersion: v1\nusers: []", '{"apiVersion": "v1"}', "a: token\n"])

@@ -21,7 +21,19 @@ from pulumi.runtime import mocks
 from pulumi.runtime.proto import resource_pb2
 from pulumi.runtime.stack import run_pulumi_func
 
-from dispatch_infra import AdmissionController, ControllerArgs, GatedQueue, LocalQueue, PriorityClass, QueueArgs, stack
+from dispatch_gates.contract import names
+from dispatch_gates.contract.guard_rails import POLICIES, Level
+from dispatch_infra import (
+    AdmissionController,
+    ControllerArgs,
+    GatedQueue,
+    GuardRails,
+    GuardRailsArgs,
+    LocalQueue,
+    PriorityClass,
+    QueueArgs,
+    stack,
+)
 from dispatch_infra.settings import Settings
 
 IMAGE = "registry.example.com/dispatch-admission@sha256:" + "0a" * 32
@@ -29,6 +41,7 @@ SETTINGS = Settings(
     kubeconfig=None,
     context="here",
     controller=ControllerArgs(image=IMAGE),
+    guard_rails=GuardRailsArgs(level=Level.EXECUTIONS),
     queue=QueueArgs(
         local_queues=[LocalQueue(), LocalQueue(namespace="team", create_namespace=True)],
         priority_classes=[PriorityClass(name="urgent", value=1000)],
@@ -162,12 +175,59 @@ def test_a_created_namespace_comes_before_its_local_queue(installed: Recorder) -
     assert {urn.rpartition("::")[2] for urn in created.dependencies} >= {"queue-namespace-team", "queue-cluster-queue"}
 
 
+def test_each_policy_comes_before_its_binding_and_the_accounts_before_all_bindings(installed: Recorder) -> None:
+    policies, bindings = installed.of_kind(names.POLICIES.kind), installed.of_kind(names.POLICY_BINDINGS.kind)
+    wanted = {name for found in POLICIES.values() for name in found}
+    assert {policy.inputs["metadata"]["name"] for policy in policies} == wanted
+    assert {binding.inputs["spec"]["policyName"] for binding in bindings} == wanted
+    for binding in bindings:
+        needed = {urn.rpartition("::")[2] for urn in binding.dependencies}
+        assert needed >= {binding.name.removesuffix("-binding"), "guard-rails-accounts"}
+
+
+def test_a_queue_is_there_once_the_guard_rails_are_proven_in_its_namespace(installed: Recorder) -> None:
+    for namespace, label in (("default", "queue-label-default"), ("team", "queue-namespace-team")):
+        (local,) = [queue for queue in installed.of_kind("LocalQueue") if namespace in queue.name]
+        assert f"queue-guarded-{namespace}" in {urn.rpartition("::")[2] for urn in local.dependencies}
+        (proof,) = [found for found in installed.of_kind("ProvenGuardRails") if namespace in found.name]
+        needed = {urn.rpartition("::")[2] for urn in proof.dependencies}
+        assert needed >= {label, *(binding.name for binding in installed.of_kind(names.POLICY_BINDINGS.kind))}
+        (labelled,) = [found for found in installed.registered.values() if found.name == label]
+        assert labelled.inputs["metadata"]["labels"][names.GUARDED] == "true"
+
+
+def test_a_namespace_of_somebody_else_is_only_labelled(installed: Recorder) -> None:
+    (patch,) = installed.of_kind("NamespacePatch")
+    assert patch.inputs["metadata"] == {"name": "default", "labels": {names.GUARDED: "true"}}
+
+
+@pytest.mark.parametrize(
+    ("level", "policies", "actions"),
+    [
+        (Level.NO, 0, []),
+        (Level.AUDIT, 10, ["Warn", "Audit"]),
+        (Level.ADMISSIONS, 8, ["Deny"]),
+        (Level.EXECUTIONS, 10, ["Deny"]),
+    ],
+)
+def test_what_a_level_installs(level: Level, policies: int, actions: list[str]) -> None:
+    def program() -> None:
+        GatedQueue("queue", QueueArgs(), guard_rails=GuardRails("rails", GuardRailsArgs(level=level)))
+
+    recorder = run(program)
+    assert len(recorder.of_kind(names.POLICIES.kind)) == policies
+    for binding in recorder.of_kind(names.POLICY_BINDINGS.kind):
+        assert binding.inputs["spec"]["validationActions"] == actions
+    assert len(recorder.of_kind("ProvenGuardRails")) == (level is not Level.NO)
+    roles = [role.inputs["metadata"]["name"] for role in recorder.of_kind("ClusterRole")]
+    assert sorted(roles) == ["dispatch-adapter", "dispatch-adapter-cluster"]
+
+
 def test_each_object_goes_through_the_stacks_provider(installed: Recorder) -> None:
     (provider,) = installed.of_kind("kubernetes")
     assert provider.inputs["context"] == "here"
-    objects = [resource for resource in installed.registered.values() if resource.kind != "kubernetes"]
-    for resource in objects:
-        if resource.kind not in ("AdmissionController", "GatedQueue"):
+    for resource in installed.registered.values():
+        if "apiVersion" in resource.inputs:
             assert "providers:kubernetes::cluster::" in resource.provider, resource.name
 
 
@@ -201,6 +261,7 @@ def test_the_outputs_are_the_names_that_programs_need() -> None:
             {"name": "dispatch", "namespace": "team"},
         ],
         "priorityClasses": ["urgent"],
+        "guardRails": "executions",
     }
 
 
@@ -215,6 +276,21 @@ def test_a_queue_can_stand_behind_a_check_that_another_program_installed() -> No
 
     (queue,) = run(program).of_kind("ClusterQueue")
     assert queue.inputs["spec"]["admissionChecksStrategy"] == {"admissionChecks": [{"name": "theirs"}]}
+
+
+def test_of_a_queue_of_somebody_elses_only_our_entry_is_ours() -> None:
+    def program() -> None:
+        controller = AdmissionController("admission", ControllerArgs(image=IMAGE))
+        GatedQueue("queue", QueueArgs(cluster_queue="theirs", existing=True), controller=controller)
+
+    recorder = run(program)
+    assert recorder.of_kind("ClusterQueue") == recorder.of_kind("ResourceFlavor") == []
+    (patch,) = recorder.of_kind("ClusterQueuePatch")
+    assert patch.inputs["metadata"] == {"name": "theirs"}
+    assert patch.inputs["spec"] == {"admissionChecksStrategy": {"admissionChecks": [{"name": "dispatch"}]}}
+    assert "AdmissionCheck" in recorder.before(patch)
+    (local,) = recorder.of_kind("LocalQueue")
+    assert {"ClusterQueuePatch", "ProvenClusterQueue"} <= recorder.before(local)
 
 
 def test_a_queue_takes_the_name_of_the_check_from_its_controller() -> None:

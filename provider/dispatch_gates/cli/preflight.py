@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
 _KINDS: Final = {"trainingruntime": "TrainingRuntime", "clustertrainingruntime": "ClusterTrainingRuntime"}
 _STYLES: Final = {"yes": "green", "no": "bold red", "cannot tell": "bold magenta"}
-_MARGIN: Final = 11
-_NAME: Final = 15
+_ANSWER: Final = 13
+_NAME: Final = 17
 
 
 def parse_runtime(_: click.Context, __: click.Parameter, value: str | None) -> tuple[str, str] | None:
@@ -133,9 +133,9 @@ def show_line(terminal: Terminal, news: Capability | Probe) -> None:
     if isinstance(news, Probe):
         return
     style = _STYLES[news.answer] if news.needed or news.answer == "yes" else "yellow"
-    terminal.row((news.answer, _MARGIN, style), (news.name, _NAME, "bold"), (news.reason, 0, ""))
+    terminal.row((news.answer, _ANSWER, style), (news.name, _NAME, "bold"), (news.reason, 0, ""))
     if news.remedy and news.answer != "yes":
-        terminal.row(("", _MARGIN, ""), ("", _NAME, ""), (f"-> {news.remedy}", 0, "dim"))
+        terminal.row(("", _ANSWER, ""), ("", _NAME, ""), (f"-> {news.remedy}", 0, "dim"))
 
 
 def show_verdict(terminal: Terminal, report: Report) -> None:

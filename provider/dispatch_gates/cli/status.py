@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 _WAKE_SECONDS: Final = 2.0
 """How long a change that no TrainJob shows (of a pod, of a Workload) may go unnoticed while watching."""
-_LABEL: Final = 10
+_LABEL: Final = 12
 
 
 @dataclass(frozen=True)
@@ -178,8 +178,8 @@ def _show_all(terminal: Terminal, asked: _Asked, seen: _Seen) -> None:
     for each in seen.jobs:
         since = f", since {each.verdict.since}" if each.verdict.since else ""
         terminal.line(each.job.meta.name, "bold")
-        terminal.row(("", 2, ""), (f"{each.state}, A={_count(each)}{since}", 0, ""))
-        terminal.row(("", 2, ""), (each.why, 0, ""))
+        terminal.row(("", 4, ""), (f"{each.state}, A={_count(each)}{since}", 0, ""))
+        terminal.row(("", 4, ""), (each.why, 0, ""))
 
 
 def _show_one(terminal: Terminal, status: Status) -> None:
@@ -206,10 +206,10 @@ def _show_change(terminal: Terminal, status: Status) -> None:
     now = time.strftime("%H:%M:%S")
     said = f"{status.state}, A={_count(status)}"
     if terminal.wide or not terminal.is_terminal:
-        terminal.row((now, 8, "dim"), (status.job.meta.name, 32, ""), (said, 26, "bold"), (status.why, 0, ""))
+        terminal.row((now, 10, "dim"), (status.job.meta.name, 34, ""), (said, 28, "bold"), (status.why, 0, ""))
         return
-    terminal.row((now, 8, "dim"), (f"{status.job.meta.name}: {said}", 0, "bold"))
-    terminal.row(("", 8, ""), (status.why, 0, ""))
+    terminal.row((now, 10, "dim"), (f"{status.job.meta.name}: {said}", 0, "bold"))
+    terminal.row(("", 10, ""), (status.why, 0, ""))
 
 
 def _document(asked: _Asked, seen: _Seen) -> dict[str, Any]:

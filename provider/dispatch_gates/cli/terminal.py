@@ -33,7 +33,7 @@ class Terminal:
 
     def row(self, *cells: tuple[str, int, str]) -> None:
         """Print one line of columns: text, width (0: the rest, wrapped under itself) and style."""
-        grid = Table.grid(padding=(0, 2, 0, 0))
+        grid = Table.grid(padding=0)
         for _, width, _ in cells:
             grid.add_column(width=width or None, no_wrap=bool(width), overflow="fold")
         grid.add_row(*(Text(printable(text), style) for text, _, style in cells))

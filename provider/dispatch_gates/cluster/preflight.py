@@ -8,17 +8,20 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Final
 
 from ulid import ULID
 
 from dispatch_gates.cluster.blocking import run
-from dispatch_gates.cluster.connection import Target
+from dispatch_gates.cluster.connection import ClusterConfigError, Target
 from dispatch_gates.contract.capability import Verdict
 from dispatch_gates.contract.identity import Identity
-from dispatch_gates.operations.errors import RefusedError
+from dispatch_gates.contract.objects import MalformedError
+from dispatch_gates.operations.errors import OperationError, RefusedError
 from dispatch_gates.operations.preflight import Asked, Probe, Report, Stands, Tell, preflight, remove_probe
+from dispatch_gates.requests import ApiError
 
 LIMIT_SECONDS: Final = 60.0
 """How much longer than it watches a preflight may take before it is given up."""
@@ -58,9 +61,11 @@ def run_preflight(
 
 
 def _clean_up(target: Target, probe: Probe, warn: Callable[[str], None]) -> None:
+    """Delete the probe, or have it named; what kept that from being done is not raised over what came before."""
     gone = False
     try:
-        gone = run(target, remove_probe(probe), CLEANUP_SECONDS)
+        with suppress(ApiError, ClusterConfigError, MalformedError, OperationError):
+            gone = run(target, remove_probe(probe), CLEANUP_SECONDS)
     finally:
         if not gone:
             warn(f"The probe of preflight may still be there, closed. This deletes it: {probe.delete_command}")

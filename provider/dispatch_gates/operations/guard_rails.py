@@ -8,7 +8,7 @@ from dispatch_gates.contract import names
 from dispatch_gates.contract.count import runtime_patch
 from dispatch_gates.contract.guard_rails import POLICIES, TRAINJOBS_POLICY, GuardRails, Level
 from dispatch_gates.contract.identity import Identity
-from dispatch_gates.contract.objects import JsonObject, dig, text
+from dispatch_gates.contract.objects import JsonObject, dig, listed, text
 from dispatch_gates.requests import Create, DeniedError, InvalidError, Operation, select, write
 
 _PROBE: Final = Identity("0" * 26, 0)
@@ -27,16 +27,20 @@ def guard_rails(namespace: str) -> Operation[GuardRails]:
         return GuardRails(Level.NO, f"whether they are installed could not be read: {error}")
     missing = {level: [name for name in POLICIES[level] if modes[name] is None] for level in POLICIES}
     if missing[Level.ADMISSIONS]:
-        return GuardRails(Level.NO, f"not installed: {', '.join(missing[Level.ADMISSIONS])}")
+        return GuardRails(Level.NO, f"not installed: {_few(missing[Level.ADMISSIONS])}")
     lenient = [name for name in POLICIES[Level.ADMISSIONS] if modes[name] != _DENY]
     if lenient:
-        return GuardRails(Level.AUDIT, f"only reported: {', '.join(lenient)}")
+        return GuardRails(Level.AUDIT, f"only reported: {_few(lenient)}")
     if answer := (yield from _not_refused(namespace)):
         return GuardRails(Level.NO, answer)
     strict = [name for name in POLICIES[Level.EXECUTIONS] if modes[name] != _DENY]
     if strict:
         return GuardRails(Level.ADMISSIONS, f"for executions, not in force: {', '.join(strict)}")
     return GuardRails(Level.EXECUTIONS)
+
+
+def _few(policies: list[str]) -> str:
+    return listed(policies, len(policies))
 
 
 def _modes() -> Operation[dict[str, str | None]]:

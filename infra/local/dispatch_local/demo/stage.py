@@ -161,6 +161,8 @@ def _installation() -> dict[str, Any]:
         "replicas": 1,
         "leaseSeconds": 3,
         "nodeSelector": {"dispatch.local/node": "real"},
+        # JobSet is here from its own release, and not by Trainer's chart.
+        "guardRailAccounts": {"jobset": "jobset-system:jobset-controller-manager"},
         "localQueues": [{"name": QUEUE, "namespace": NAMESPACE, "createNamespace": True}],
         "flavors": [{"name": "demo", "nodeLabels": {}, "tolerations": [], "quotas": quotas}],
         "priorityClasses": [

@@ -115,7 +115,8 @@ def judge_rails(found: GuardRails) -> Capability:
     if found.level in (Level.ADMISSIONS, Level.EXECUTIONS):
         return Capability(Name.GUARD_RAILS, Answer.YES, f"{found.level}{why}", needed=False)
     remedy = "`pulumi up` in infra/ with its guard rails on"
-    return Capability(Name.GUARD_RAILS, Answer.NO, f"{found.level}{why}", remedy, needed=False)
+    level = "not in force" if found.level is Level.NO else found.level
+    return Capability(Name.GUARD_RAILS, Answer.NO, f"{level}{why}", remedy, needed=False)
 
 
 class _Lines:

@@ -35,7 +35,7 @@ def judge_queue(asked: Asked, local: JsonObject | None, cluster: JsonObject | No
     if cluster is None:
         remedy = f"`pulumi up` in infra/, or kubectl -n {asked.namespace} delete localqueue {asked.queue}"
         return _no(f"{where} points to ClusterQueue {target}, which does not exist", remedy)
-    if problem := _gate_problem(cluster, target, asked.check):
+    if problem := gate_problem(cluster, target, asked.check):
         return _no(*problem)
     for kind, name, body in (("localqueue", asked.queue, local), ("clusterqueue", target, cluster)):
         policy = text(body, "spec", "stopPolicy") or "None"
@@ -51,7 +51,7 @@ def judge_queue(asked: Asked, local: JsonObject | None, cluster: JsonObject | No
     return Capability(Name.QUEUE, Answer.YES, f"ClusterQueue {target} holds every job for AdmissionCheck {asked.check}")
 
 
-def _gate_problem(cluster: JsonObject, name: str, check: str) -> tuple[str, str] | None:
+def gate_problem(cluster: JsonObject, name: str, check: str) -> tuple[str, str] | None:
     """Return what lets jobs of a ClusterQueue past our check, and the remedy; None where nothing does."""
     listed = entries(cluster, "spec", "admissionChecksStrategy", "admissionChecks")
     ours = [entry for entry in listed if text(entry, "name") == check]
