@@ -22,6 +22,7 @@ from dispatch_gates.requests import (
     Delete,
     DeniedError,
     ExpiredError,
+    Get,
     InvalidError,
     NotFoundError,
     Request,
@@ -512,7 +513,9 @@ def test_old_probes_are_removed_and_younger_ones_are_not() -> None:
     old, young = "01jdqm3zk0tb6q8e8m2a9v4c51", "01jdqm3zk0tb6q8e8m2a9v4c52"
     stage.put(_probe_of(old, "2025-12-31T23:49:59Z"))
     stage.put(_probe_of(young, "2025-12-31T23:50:00Z"))
-    stage.put(objects.trainjob(gates=names.GATE))  # a job, however old
+    job = objects.trainjob(gates=names.GATE)  # a job, however old
+    job["metadata"]["creationTimestamp"] = "2025-01-01T00:00:00Z"
+    stage.put(job)
     report = stage.preflight()
     assert report.removed == (f"dj-{old}-s0",)
     assert [stage.has(names.TRAINJOBS, name) for name in (f"dj-{old}-s0", f"dj-{young}-s0", objects.NAME)] == [
@@ -563,6 +566,24 @@ def test_a_deletion_that_fails_is_named() -> None:
     assert report.left_behind == f"kubectl -n team delete trainjob {PROBE.name} --ignore-not-found"
     assert f"trainjob {PROBE.name}" in report.why[-1]
     assert stage.last_news is Stands.THERE
+
+
+def test_a_create_without_an_answer_that_cannot_be_looked_up_at_once() -> None:
+    """It is looked for again at the end, and deleted."""
+    stage = Stage()
+    lost = iter([True])
+
+    def after(request: Request, _: Any) -> None:
+        if isinstance(request, Create) and request.resource == names.TRAINJOBS:
+            raise UnreachableError("no answer")
+
+    def before(request: Request) -> None:
+        if isinstance(request, Get) and request.resource == names.TRAINJOBS and next(lost, False):
+            raise UnreachableError("no answer")
+
+    stage.after, stage.before = after, before
+    report = stage.preflight()
+    assert (report.cannot_tell, report.left_behind, stage.probe_is_there) == (True, "", False)
 
 
 # Faults at every request: the probe is deleted, or named.
