@@ -136,6 +136,7 @@ def main() -> int:
     proved = True
     for part in chosen:
         holds, line = prove(part, console)
+        console.print(f"  {', '.join(line[1:])}")
         proved = proved and holds
         table.add_row(*line)
     console.print(table)
