@@ -74,7 +74,7 @@ def main(
                 cluster.down()
             return
         with _site(name) as site, tempfile.TemporaryDirectory() as folder:
-            rates = _rates(site, Path(folder), (50,) if smoke else backlog, (100,) if smoke else other_pods, seconds)
+            rates = _rates(site, Path(folder), (300,) if smoke else backlog, (100,) if smoke else other_pods, seconds)
             found = _measure(site, Path(folder), only, smoke, rates)
     except LocalError as error:
         click.echo(f"bench: {error}", err=True)
