@@ -99,7 +99,7 @@ def _of_workload(job: TrainJobPart, part: WorkloadPart) -> Iterator[Outcome]:
         return
     if owner is None or owner.other:
         return  # left for the garbage collector
-    if found.gate and not owner.gate and found.active:
+    if found.gate and not owner.gate:
         yield _both("carries the open gate over", job, part, found._replace(gate=False))
     if owner.ended and not found.finished:
         yield _both("sees that the job has ended", job, part, found._replace(finished=True))

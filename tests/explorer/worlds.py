@@ -79,3 +79,6 @@ FINISHED: Final = (NEW[0], WorkloadPart(Workload(reserved=True, check="Pending",
 
 UNSUSPENDED: Final = (TrainJobPart(TrainJob(suspend=False, rank=0)), *NEW[1:])
 """Somebody resumed the TrainJob by hand, and nobody has acted on that yet."""
+
+PLAIN: Final = (TrainJobPart(TrainJob(suspend=False, rank=0, opened=True)), WorkloadPart(), *RUNS[2:])
+"""An execution runs in plain mode."""

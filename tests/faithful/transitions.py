@@ -101,7 +101,8 @@ def possible() -> set[Transition]:
         Scenario(f"unlisted from {name}", replicas=1, people=(WITHOUT_THE_CHECK,), world=world, judged=())
         for name, world in (("NEW", worlds.NEW), ("RUNS", worlds.RUNS), ("GATED", worlds.GATED))
     ]
-    for scenario in (*kueue, *started, *held, *unlisted):
+    plain = Scenario("runs in plain mode", kueue=False, replicas=0, people=(), world=worlds.PLAIN)
+    for scenario in (*kueue, *started, *held, *unlisted, plain):
         run(Search(noting.model(scenario)), max_states=_STATES)
     return noting.found
 
