@@ -56,6 +56,10 @@ programs: $(READY) ## Build what the local cluster runs (30 min when nothing is 
 	@echo "== programs of the local cluster"
 	@$(BIN)/python -m dispatch_local build
 
+.PHONY: bench-local
+bench-local: $(READY) ## Measure the local cluster: warm starts, idle memory
+	@$(BIN)/python -m dispatch_local bench
+
 .PHONY: lint
 lint: $(READY) ## ruff, mypy --strict, import-linter
 	@echo "== ruff"

@@ -8,7 +8,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,16 +21,18 @@ SHARED_DIRECTORIES = ("/etc", "/run", "/var/lib", "/var/log", "/var/run", "/opt"
 
 @dataclass(frozen=True)
 class Surroundings:
-    """Mounts, interfaces, cgroups and top-level files; other clusters of this machine are left out by name."""
+    """Mounts, interfaces, firewall rules, cgroups, top-level files; those of other clusters are left out by name."""
 
     mounts: frozenset[str]
     interfaces: frozenset[str]
+    rules: frozenset[str]
     cgroups: frozenset[str]
     files: frozenset[str]
 
     @classmethod
     def see(cls, layout: Layout) -> Surroundings:
         """Look at the machine around the cluster of `layout`."""
+        host.ensure_packages({"nft": "nftables"}, print)
         links = json.loads(host.run("ip", "-json", "link", "show"))
         return cls(
             frozenset(
@@ -44,6 +46,8 @@ class Surroundings:
                 for link in links
                 if link.get("ifalias") == layout.alias or not re.fullmatch(r"dispatch\d+c?", link["ifname"])
             ),
+            # Those of iptables included, which has been a front of nftables for long.
+            frozenset(host.run("nft", "list", "ruleset").splitlines()),
             frozenset(
                 str(path)
                 for hierarchy in host.hierarchies()
@@ -70,6 +74,22 @@ def _started_at(pid: int) -> int | None:
     return None if fields[0] == "Z" else int(fields[19])
 
 
+def namespaces(layout: Layout) -> frozenset[str]:
+    """Return the namespaces that the cluster's processes are in and we are not."""
+    found = {space for pid in host.cgroup_processes(layout) for space in _namespaces(pid)}
+    return frozenset(found) - _namespaces(os.getpid())
+
+
+def _namespaces(pid: int) -> frozenset[str]:
+    spaces = set()
+    if _started_at(pid) is None:
+        return frozenset()
+    for link in Path(f"/proc/{pid}/ns").glob("*"):
+        with suppress(OSError):
+            spaces.add(str(link.readlink()))
+    return frozenset(spaces)
+
+
 def _commands() -> Iterator[str]:
     for file in Path("/proc").glob("[0-9]*/cmdline"):
         try:
@@ -78,13 +98,20 @@ def _commands() -> Iterator[str]:
             continue
 
 
-def assert_nothing_left(layout: Layout, before: Surroundings, ran: frozenset[tuple[int, int]] = frozenset()) -> None:
-    """Fail with what is there now and was not before, and with any process of `ran` that lives."""
+def assert_nothing_left(
+    layout: Layout,
+    before: Surroundings,
+    ran: frozenset[tuple[int, int]] = frozenset(),
+    spaces: frozenset[str] = frozenset(),
+) -> None:
+    """Fail with what is there now and was not before, and with any process of `ran` or namespace of `spaces` left."""
     after = Surroundings.see(layout)
-    for kind in ("mounts", "interfaces", "cgroups", "files"):
+    for kind in ("mounts", "interfaces", "rules", "cgroups", "files"):
         left = getattr(after, kind) - getattr(before, kind)
         assert not left, f"{kind} left behind: {sorted(left)}"
     assert not [pid for pid, started_at in ran if _started_at(pid) == started_at]
+    in_use = {space for each in Path("/proc").glob("[0-9]*") for space in _namespaces(int(each.name))}
+    assert not spaces & in_use, f"namespaces left behind: {spaces & in_use}"
     assert not [command for command in _commands() if str(layout.home) in command]
     assert not host.cgroup_processes(layout)
     assert not layout.home.exists(), f"{layout.home} is left"

@@ -1,26 +1,30 @@
 """A cluster comes up once, goes down without a trace, and gets over every way of being ended.
 
-Tested here: up, status, logs, kubeconfig, down; two at once; leftovers of a killed cluster and of a killed or
-interrupted `up`; a part that does not start.
+Tested here: up, status, logs, kubeconfig, pause, resume, restart, down; two at once; leftovers of a killed cluster,
+of a power cut and of a killed or interrupted `up`; ports and networks that are taken; a part that does not start.
 """
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import shutil
 import signal
+import socket
 import subprocess
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import pytest
 
 from dispatch_local import build, control, host, programs
 from dispatch_local.cluster import Cluster
-from dispatch_local.layout import Layout
+from dispatch_local.layout import INDEXES, Addresses, Layout
 from dispatch_local.waiting import until
-from local_cluster.surroundings import Surroundings, assert_nothing_left, processes, run, started
+from local_cluster.surroundings import Surroundings, assert_nothing_left, namespaces, processes, run, started
 
 # Two test runs at once must not meet.
 NAME = f"test-life-{os.getpid()}"
@@ -83,11 +87,20 @@ def test_two_ups_at_once_make_one_cluster_and_down_leaves_nothing(layout: Layout
     assert layout.kubeconfig.stat().st_mode & 0o077 == 0
     assert layout.audit_log.stat().st_size
 
-    ran = processes(layout)
+    assert "held" in run(NAME, "pause", "kwok").text
+    assert "held (SIGSTOP)" in run(NAME, "status").text
+    assert "goes on" in run(NAME, "resume", "kwok").text
+    assert "held (SIGSTOP)" not in run(NAME, "status").text
+    assert "was started again" in run(NAME, "restart", "kwok").text
+    nonsense = run(NAME, "pause", "nonsense")
+    assert (nonsense.code, "it has etcd, kube-apiserver" in nonsense.text) == (1, True), nonsense.text
+
+    ran, spaces = processes(layout), namespaces(layout)
     assert len(ran) > 10
+    assert len(spaces) >= 4
     down = run(NAME, "down")
     assert down.code == 0, down.text
-    assert_nothing_left(layout, before, ran)
+    assert_nothing_left(layout, before, ran, spaces)
 
     again = run(NAME, "down")
     assert (again.code, "not up" in again.text) == (0, True)
@@ -111,6 +124,53 @@ def test_after_kill_9_of_its_init_a_cluster_is_not_up_and_can_come_up_again(layo
     assert not processes(layout) & ran
     assert run(NAME, "down").code == 0
     assert_nothing_left(layout, before, ran)
+
+
+def test_after_a_power_cut_down_and_up_know_what_is_left_for_what_it_is(layout: Layout) -> None:
+    """Everything killed at once, the link gone, files cut off: what a boot finds. And `up` in the middle of it."""
+    before = Surroundings.see(layout)
+    assert run(NAME, *QUICK).code == 0
+    ran, spaces = processes(layout), namespaces(layout)
+    for pid, _ in ran:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    until("the end of all processes", lambda: not host.cgroup_processes(layout), timeout=60)
+    host.remove_links(layout)
+    until("the removal of the cgroups", lambda: host.remove_cgroups(layout), timeout=60)
+    for file in (layout.state, layout.kubeconfig):
+        file.write_bytes(b"\0" * 20)
+    for words in (("status",), ("kubeconfig",), ("pause", "kueue")):
+        assert run(NAME, *words).code == 3
+    down = run(NAME, "down")
+    assert (down.code, "nothing of it is left" in down.text) == (0, True), down.text
+    assert_nothing_left(layout, before, ran, spaces)
+
+
+def test_ports_and_networks_that_others_have_are_no_hindrance(layout: Layout) -> None:
+    """The cluster has a network of its own; of the host's it takes a part that nobody has."""
+    taken = Addresses(next(index for index in INDEXES if index not in _used()))
+    host.run("ip", "address", "add", f"{taken.host}/30", "dev", BYSTANDER)
+    host.run("ip", "link", "set", BYSTANDER, "up")
+    with ExitStack() as held:
+        for port in (443, 2379, 2380, 6443, 8081, 9443, 10250, 10257):
+            listener = held.enter_context(socket.socket())
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            # What somebody else has already is as good.
+            with suppress(OSError):
+                listener.bind(("0.0.0.0", port))
+                listener.listen()
+        before = Surroundings.see(layout)
+        assert run(NAME, *QUICK).code == 0
+        assert Addresses(json.loads(layout.state.read_text())["index"]) != taken
+        ran, spaces = processes(layout), namespaces(layout)
+        assert run(NAME, "down").code == 0
+        assert_nothing_left(layout, before, ran, spaces)
+
+
+def _used() -> set[int]:
+    """The numbers of links and networks that this machine has now."""
+    text = host.run("ip", "link", "show") + host.run("ip", "route", "show")
+    return {int(number) for pair in re.findall(r"dispatch(\d+)|10\.213\.(\d+)\.", text) for number in pair if number}
 
 
 def _exists(path: Path) -> Callable[[], bool]:
@@ -154,6 +214,9 @@ def test_a_part_that_cannot_start_is_named_with_its_last_words(layout: Layout, t
             shutil.copytree(entry, cache / entry.name)
             broken = cache / entry.name / "bin" / "jobset"
             broken.write_text("#!/bin/sh\necho no certificate today >&2\nexit 3\n")
+            # A program that does not run where it was built well, not a damaged one: that would be built again.
+            record = cache / entry.name / build.RECORD
+            record.write_text(json.dumps({"files": build.hashes(cache / entry.name)}))
         else:
             (cache / entry.name).symlink_to(entry)
     failed = run(NAME, *QUICK, env={"XDG_CACHE_HOME": str(tmp_path)})

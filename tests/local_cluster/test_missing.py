@@ -1,21 +1,19 @@
-"""What the machine may lack, and how that is said: Go, a new enough Go, root. And builds that are interrupted.
+"""What the machine may lack, and how that is said: Go, a new enough Go, root.
 
-Each message must say what was found, what is needed and what to do; the exit code is 4.
+Each message must say what was found, what is needed and what to do; the exit code is 4. test_build.py has the builds.
 """
 
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from dispatch_local import golang, paths, programs
-from dispatch_local.waiting import until
-from local_cluster.surroundings import run, started
+from dispatch_local import build, golang, programs
+from local_cluster.surroundings import run
 
 NOBODY = 65534
 
@@ -55,19 +53,27 @@ def test_with_an_old_go_the_message_says_which_was_found(empty_cache: dict[str, 
 
 
 def test_with_everything_in_the_cache_no_go_is_needed(tmp_path: Path) -> None:
-    assert all(programs.group(name).is_built for name in programs.CLUSTER_GROUPS), "run `build` first"
+    assert all(build.damage(programs.group(name)) is None for name in programs.CLUSTER_GROUPS), "run `build` first"
     only = [argument for name in programs.CLUSTER_GROUPS for argument in ("--only", name)]
     result = run("test-go", "build", *only, env={"PATH": path_with(tmp_path / "bin", None)})
     assert result.code == 0, result.text
 
 
-def test_without_root_up_and_down_say_so(tmp_path: Path) -> None:
-    for command in ("up", "down"):
-        code, text = as_nobody(tmp_path, command)
-        assert code == 4, text
-        assert "needs root" in text
-        assert "sudo" in text
-        assert "Traceback" not in text
+def test_without_root_the_demo_says_what_needs_it(tmp_path: Path) -> None:
+    code, text = as_nobody(tmp_path, "demo")
+    assert code == 4, text
+    for said in ("needs root", "cgroups", "sudo", "up"):
+        assert said in text
+    assert "Traceback" not in text
+
+
+def test_without_root_up_says_what_will_be_missing_and_goes_on(tmp_path: Path) -> None:
+    """As far as Go, which is not there; test_rootless.py has the rest."""
+    code, text = as_nobody(tmp_path, "up")
+    assert code == 4, text
+    for said in ("without root there is no real node", "cgroups", "sudo", "no `go` on PATH"):
+        assert said in text
+    assert "Traceback" not in text
 
 
 def test_without_root_build_comes_as_far_as_go(tmp_path: Path) -> None:
@@ -81,7 +87,7 @@ def as_nobody(directory: Path, command: str) -> tuple[int, str]:
     all it needs is imported before the rights are given up.
     """  # noqa: D205
     program = (
-        "import os, sys, dispatch_local.__main__ as cli; "
+        "import os, sys; from dispatch_local import cli; "
         f"os.setgroups([]); os.setgid({NOBODY}); os.setuid({NOBODY}); "
         f"sys.argv = ['dispatch_local', {command!r}]; sys.exit(cli.main())"
     )
@@ -101,31 +107,3 @@ def as_nobody(directory: Path, command: str) -> tuple[int, str]:
         check=False,
     )
     return done.returncode, done.stdout + done.stderr
-
-
-def test_two_builds_at_once_build_once(empty_cache: dict[str, str]) -> None:
-    with (
-        started("test-go", "build", "--only", "etcd", env=empty_cache) as one,
-        started("test-go", "build", "--only", "etcd", env=empty_cache) as two,
-    ):
-        texts = [process.communicate(timeout=600)[0] for process in (one, two)]
-    assert [one.returncode, two.returncode] == [0, 0], texts
-    assert sorted("built etcd" in text for text in texts) == [False, True], texts
-
-
-def test_a_build_that_is_interrupted_leaves_nothing_half_done(
-    empty_cache: dict[str, str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", empty_cache["XDG_CACHE_HOME"])
-    cache = paths.cache() / "programs"
-    with started("test-go", "build", "--only", "etcd", env=empty_cache) as process:
-        until("the build", lambda: any(cache.glob(".etcd-*/entry/bin")), timeout=120)
-        os.killpg(process.pid, signal.SIGINT)
-        text, _ = process.communicate(timeout=60)
-    assert process.returncode == 130, text
-    assert "interrupted" in text
-    assert "Traceback" not in text
-    assert [path.name for path in cache.iterdir()] == [".locks"]
-    second = run("test-go", "build", "--only", "etcd", env=empty_cache)
-    assert second.code == 0, second.text
-    assert "built etcd" in second.text

@@ -1,7 +1,13 @@
-"""Builds the programs of the table into the cache: each group as a whole or not at all, once per machine."""
+"""Builds the programs of the table into the cache: each group as a whole or not at all, once per machine.
+
+An entry of the cache names the SHA-256 of each of its files, and they are checked whenever it is used: what a
+full disk, a power cut or somebody's editor has spoilt is noticed and built again.
+"""
 
 from __future__ import annotations
 
+import errno
+import hashlib
 import json
 import os
 import shutil
@@ -20,10 +26,19 @@ from dispatch_local import golang, paths, programs
 from dispatch_local.errors import LocalError
 from dispatch_local.locks import directory_lock
 from dispatch_local.programs import Group
+from dispatch_local.progress import Report, report
 
 # Compiling keeps all processors busy by itself; two at a time fill the gaps while one of them links.
 WORKERS = 2
-STILL_BUILDING_SECONDS = 60.0
+RECORD = "build.json"
+# Ends what it starts, compilers included, once nobody holds the other end of its standard input: also if we are
+# killed before we can do so.
+LEASH = 'exec 3<&0; (read -r _ <&3; kill -KILL 0) & exec 3<&- "$@" </dev/null'
+FULL = "no space left on device"
+
+
+class _StoppedError(LocalError):
+    """A build was ended by us."""
 
 
 @dataclass
@@ -35,41 +50,52 @@ class Builder:
     _stopped: threading.Event = field(default_factory=threading.Event)
 
     def build(self, groups: Sequence[Group], force: bool = False) -> None:
-        """Build those of the groups that are not in the cache; at once if all are.
+        """Build those of the groups that are not in the cache, or not as they were built; at once if all are.
 
-        Whatever ends it, no build is left running and no half-filled entry appears in the cache.
+        Whatever ends it, no build is left running and no half-filled entry appears in the cache. What was
+        built until then stays, so that the next try goes on there.
         """
-        wanted = [group for group in groups if force or not group.is_built]
+        with ThreadPoolExecutor(WORKERS) as pool:
+            damages = list(pool.map(damage, groups))
+        wanted = [group for group, wrong in zip(groups, damages, strict=True) if force or wrong is not None]
         if not wanted:
             return
+        for wrong in filter(None, damages):
+            self.say(f"{wrong}; building it again")
         go = golang.find()
         self.say(
             f"building {', '.join(group.name for group in wanted)} with {go.version} "
             f"into {paths.cache() / 'programs'} (once per machine; programs.py lists the versions)"
         )
         # Threads, since each only waits for a Go process.
-        with ThreadPoolExecutor(WORKERS) as pool:
-            futures: list[Future[None]] = [pool.submit(self._one, go, group, force) for group in wanted]
+        with report(wanted, self.say) as told, ThreadPoolExecutor(WORKERS) as pool:
+            futures: list[Future[None]] = [pool.submit(self._one, go, group, force, told) for group in wanted]
             try:
                 wait(futures, return_when=FIRST_EXCEPTION)
             finally:
                 if not all(future.done() and not future.exception() for future in futures):
                     self._stop()
                     pool.shutdown(cancel_futures=True)
-        for future in futures:
-            if not future.cancelled():
-                future.result()
+        errors = [error for future in futures if not future.cancelled() and (error := future.exception())]
+        # What went wrong, rather than what was stopped because of it.
+        for error in sorted(errors, key=lambda each: isinstance(each, _StoppedError)):
+            raise error
 
     def _stop(self) -> None:
         self._stopped.set()
         for process in list(self._running):
             _end(process)
 
-    def _one(self, go: golang.Go, group: Group, force: bool) -> None:
+    def _one(self, go: golang.Go, group: Group, force: bool, told: Report) -> None:
         # The lock lies beside the entry, which appears by a rename.
-        with directory_lock(paths.cache() / "programs" / ".locks" / group.key):
-            if self._stopped.is_set() or (group.is_built and not force):
+        with directory_lock(paths.cache() / "programs" / ".locks" / group.key) as waited:
+            # Another build may have been faster.
+            if self._stopped.is_set() or (damage(group) is None and (waited or not force)):
                 return
+            # Whoever holds the lock is alone with it: what a killed build left is nobody's.
+            for left in (paths.cache() / "programs").glob(f".{group.key}-*"):
+                shutil.rmtree(left)
+            told.begins(group)
             started = time.monotonic()
             with tempfile.TemporaryDirectory(prefix=f".{group.key}-", dir=paths.cache() / "programs") as temp:
                 entry = Path(temp) / "entry"
@@ -77,13 +103,12 @@ class Builder:
                 self._fill(go, group, entry)
                 seconds = time.monotonic() - started
                 size = sum(file.stat().st_size for file in (entry / "bin").iterdir())
-                (entry / "build.json").write_text(
-                    json.dumps({"go": go.version, "seconds": round(seconds, 1), "bytes": size}) + "\n"
-                )
+                record = {"go": go.version, "seconds": round(seconds, 1), "bytes": size, "files": hashes(entry)}
+                (entry / RECORD).write_text(json.dumps(record) + "\n")
                 if group.path.exists():
                     shutil.rmtree(group.path)
                 entry.rename(group.path)
-            self.say(f"built {group.name} {group.version}: {seconds:.0f} s, {size / 1e6:.0f} MB")
+            told.done(group, seconds, size)
 
     def _fill(self, go: golang.Go, group: Group, entry: Path) -> None:
         flags = ["build", "-trimpath", "-buildvcs=false", "-mod=readonly", "-ldflags", group.ldflags]
@@ -96,7 +121,10 @@ class Builder:
         if len(group.packages) == 1:
             output /= group.packages[0][0]
         packages = [package for _, package in group.packages]
-        self._run([go.command, *flags, "-o", str(output), *packages], where, go, group)
+        # Beside the entry, so that it goes with it, however the build ends.
+        scratch = entry.parent / "scratch"
+        scratch.mkdir()
+        self._run([go.command, *flags, "-o", str(output), *packages], where, go, group, scratch)
         for copy in group.copies:
             _copy(go.module_directory(copy.module, copy.version) / copy.source, entry / copy.target)
         for target, text in group.scripts:
@@ -104,13 +132,13 @@ class Builder:
         for file in (entry / "bin").iterdir():
             file.chmod(0o755)
 
-    def _run(self, command: list[str], where: Path, go: golang.Go, group: Group) -> None:
+    def _run(self, command: list[str], where: Path, go: golang.Go, group: Group, scratch: Path) -> None:
         with tempfile.TemporaryFile() as output:
             process = subprocess.Popen(
-                command,
+                ["sh", "-c", LEASH, "sh", *command],
                 cwd=where,
-                env=go.environment(),
-                stdin=subprocess.DEVNULL,
+                env=go.environment() | {"GOTMPDIR": str(scratch)},
+                stdin=subprocess.PIPE,
                 stdout=output,
                 stderr=output,
                 # A group of its own: Ctrl-C reaches us alone, and we end it with its compilers.
@@ -121,26 +149,20 @@ class Builder:
                 # Between the check in _one and the line above, _stop may have run.
                 if self._stopped.is_set():
                     _end(process)
-                self._wait(process, group)
+                process.wait()
+                assert process.stdin is not None
+                process.stdin.close()
             finally:
                 self._running.discard(process)
             if process.returncode and not self._stopped.is_set():
                 output.seek(0)
-                tail = output.read().decode(errors="replace").strip().splitlines()[-20:]
-                raise LocalError(
-                    f"building {group.name} {group.version} failed (exit {process.returncode}):\n  " + "\n  ".join(tail)
-                )
+                said = output.read().decode(errors="replace").strip()
+                failure = f"building {group.name} {group.version} failed (exit {process.returncode})"
+                if FULL in said.lower():
+                    raise full(failure, go.folders())
+                raise LocalError(f"{failure}:\n  " + "\n  ".join(said.splitlines()[-20:]))
         if process.returncode:
-            raise LocalError(f"building {group.name} was interrupted; what was built so far is kept")
-
-    def _wait(self, process: subprocess.Popen[bytes], group: Group) -> None:
-        started = time.monotonic()
-        while True:
-            try:
-                process.wait(STILL_BUILDING_SECONDS)
-                return
-            except subprocess.TimeoutExpired:
-                self.say(f"  still building {group.name}: {time.monotonic() - started:.0f} s")
+            raise _StoppedError(f"building {group.name} was interrupted; what was built so far is kept")
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
@@ -161,17 +183,57 @@ def _copy(source: Path, target: Path) -> None:
         shutil.copyfile(source, target)
 
 
+def hashes(entry: Path) -> dict[str, str]:
+    """Return the SHA-256 of each file of a cache entry but its record, by its path in there."""
+    found = {}
+    for path in sorted(entry.rglob("*")):
+        if path.is_file() and path != entry / RECORD:
+            with path.open("rb") as file:
+                found[str(path.relative_to(entry))] = hashlib.file_digest(file, "sha256").hexdigest()
+    return found
+
+
+def damage(group: Group) -> str | None:
+    """Say what is wrong with a group's entry in the cache; empty if it is not there, None if nothing is wrong."""
+    if not group.path.exists():
+        return ""
+    try:
+        recorded = json.loads((group.path / RECORD).read_text())["files"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return f"{group.path} is only half there"
+    found = hashes(group.path)
+    for name in recorded.keys() | found.keys():
+        if recorded.get(name) != found.get(name):
+            return f"{group.path / name} is not what was built"
+    return None
+
+
+def full(what: str, folders: Sequence[Path]) -> LocalError:
+    """Return the error for a full disk: which folders, and how much room each has."""
+    room = ", ".join(f"{folder} ({shutil.disk_usage(folder).free / 1e6:.0f} MB free)" for folder in folders)
+    return LocalError(
+        f"{what}: {FULL}. It writes to {room}. A build of everything takes 15 GB, most of it in Go's own cache. "
+        "Make room there, or choose other folders (XDG_CACHE_HOME, GOCACHE); then run the same again."
+    )
+
+
 def ensure(names: Sequence[str], say: Callable[[str], None], force: bool = False) -> None:
-    """Make sure that the named groups are in the cache."""
-    (paths.cache() / "programs").mkdir(parents=True, exist_ok=True)
-    Builder(say).build([programs.group(name) for name in names], force)
+    """Make sure that the named groups are in the cache, as they were built."""
+    folder = paths.cache() / "programs"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        Builder(say).build([programs.group(name) for name in names], force)
+    except OSError as error:
+        if error.errno not in {errno.ENOSPC, errno.EDQUOT}:
+            raise
+        raise full("the build could not write", [folder if folder.exists() else Path("/")]) from error
 
 
 def table(groups: Sequence[Group]) -> str:
     """Return a Markdown table of what is in the cache: versions, sizes, and the seconds the build took."""
     lines = ["| programs | version | size | build |", "|---|---|---|---|"]
     for group in groups:
-        record = json.loads((group.path / "build.json").read_text())
+        record = json.loads((group.path / RECORD).read_text())
         names = ", ".join(group.binaries)
         size, seconds = record["bytes"] / 1e6, record["seconds"]
         lines.append(f"| {names} | {group.version} | {size:.0f} MB | {seconds:.0f} s |")

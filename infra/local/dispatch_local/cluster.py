@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import signal
-import sys
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,7 +12,7 @@ from typing import Any
 
 import yaml
 
-from dispatch_local import build, control, host, node, parts, paths, programs, waiting
+from dispatch_local import build, control, engine, host, node, parts, paths, programs, waiting
 from dispatch_local.errors import LocalError, NotUpError
 from dispatch_local.layout import Addresses, Layout
 from dispatch_local.locks import directory_lock
@@ -45,19 +43,24 @@ class Cluster:
     ) -> None:
         """Bring the cluster up and return when it is ready; nothing happens if it already is.
 
-        `node` adds the real node with `images` on it. `without` leaves out managers, for example {"kueue"}. A
-        `bare` cluster is etcd and an API server that knows all kinds: nothing acts on any object, and no webhook
-        is asked. It is there to be measured.
+        `node` adds the real node with `images` on it, `kwok_nodes` so many fake ones. `without` leaves out
+        managers, for example {"kueue"}. A `bare` cluster is etcd and an API server that knows all kinds: nothing
+        acts on any object, and no webhook is asked. It is there to be measured.
         If anything fails or interrupts it, nothing is left behind. What a dead cluster of the same name left
         is removed first.
         """
         assert set(without) <= set(parts.MANAGERS), without
         assert not (bare and node), "a bare cluster has no node"
-        host.require_root("the local cluster")
-        host.ensure_packages(host.BASE_PACKAGES | (host.NODE_PACKAGES if node else {}), self._say)
+        assert kwok_nodes or node or bare
         if node:
+            host.require_root("the local cluster with its real node")
+            host.ensure_packages(host.BASE_PACKAGES | host.NODE_PACKAGES, self._say)
             host.require_controllers()
-        build.ensure(programs.CLUSTER_GROUPS, self._say)
+        else:
+            host.ensure_packages(host.BASE_PACKAGES if host.is_root() else host.ROOTLESS_PACKAGES, self._say)
+        # What this cluster does not need is not built for it.
+        unneeded = {*without, *(() if kwok_nodes else ("kwok",))}
+        build.ensure([name for name in programs.CLUSTER_GROUPS if name not in unneeded], self._say)
         with directory_lock(self._layout.home):
             if self.is_up():
                 self._say(f"cluster {self.name} is already up; nothing changed")
@@ -76,7 +79,6 @@ class Cluster:
 
     def down(self) -> None:
         """End the cluster and remove everything of it; nothing happens if it is not there."""
-        host.require_root("taking the local cluster down")
         if not self._layout.home.exists() and not self._leftovers():
             self._say(f"cluster {self.name} is not up; nothing to do")
             return
@@ -90,11 +92,12 @@ class Cluster:
         return bool(self._state().get("ready")) and control.listens(self._layout.control) is True
 
     def _state(self) -> dict[str, Any]:
+        """Return what the state file says; nothing if it is absent, or half there after a power cut."""
         try:
-            state: dict[str, Any] = json.loads(self._layout.state.read_text())
-        except (FileNotFoundError, json.JSONDecodeError):
+            state = json.loads(self._layout.state.read_text())
+        except (FileNotFoundError, ValueError):
             return {}
-        return state
+        return state if isinstance(state, dict) else {}
 
     def _leftovers(self) -> bool:
         home = self._layout.home
@@ -172,27 +175,12 @@ class Cluster:
     @property
     def programs_path(self) -> str:
         """What goes in front of PATH for Pulumi: its directories, joined."""
-        return os.pathsep.join(str(programs.group(name).path / "bin") for name in programs.PULUMI_GROUPS)
+        return engine.programs_path()
 
     def pulumi_env(self, state_dir: Path) -> dict[str, str]:
         """Return the environment in which `pulumi` works offline, its state under `state_dir`."""
         build.ensure(programs.PULUMI_GROUPS, self._say)
-        backend = state_dir / "backend"
-        backend.mkdir(parents=True, exist_ok=True)
-        # The virtual environment's own bin, not where its interpreter really lies.
-        interpreter = Path(sys.executable).absolute()
-        return {
-            "PATH": os.pathsep.join(
-                (str(interpreter.parent), self.programs_path, os.environ.get("PATH", host.SYSTEM_PATH))
-            ),
-            "PULUMI_HOME": str(state_dir / "home"),
-            "PULUMI_BACKEND_URL": f"file://{backend}",
-            "PULUMI_CONFIG_PASSPHRASE": "local",
-            "PULUMI_SKIP_UPDATE_CHECK": "true",
-            "PULUMI_DISABLE_AUTOMATIC_PLUGIN_ACQUISITION": "true",
-            "PULUMI_PYTHON_CMD": str(interpreter),
-            "KUBECONFIG": str(self.kubeconfig),
-        }
+        return engine.environment(state_dir, self.kubeconfig)
 
     # --- its parts ----------------------------------------------------------------------------------------
 
@@ -207,18 +195,21 @@ class Cluster:
         return host.memory(self._layout)
 
     def pause(self, part: str) -> None:
-        """Hold a part up as it is (SIGSTOP)."""
-        self._require_up()
+        """Hold a part up as it is (SIGSTOP); LocalError if there is no such part or it is not running."""
+        self._require_part(part)
         control.call(self._layout.control, "signal", part=part, signal=int(signal.SIGSTOP))
 
     def resume(self, part: str) -> None:
-        """Let a held part go on (SIGCONT)."""
-        self._require_up()
+        """Let a held part go on (SIGCONT); LocalError as with `pause`."""
+        self._require_part(part)
         control.call(self._layout.control, "signal", part=part, signal=int(signal.SIGCONT))
 
     def restart(self, part: str) -> None:
-        """End a part (SIGTERM, SIGKILL if it takes long), start it again and wait until it is ready."""
-        before = self.status()[part]["starts"]
+        """End a part (SIGTERM, SIGKILL if it takes long), start it again and wait until it is ready.
+
+        A held part goes on with it. LocalError if there is no such part, or none that runs.
+        """
+        before = self._require_part(part)["starts"]
         control.call(self._layout.control, "restart", part=part)
 
         def again() -> bool:
@@ -226,7 +217,8 @@ class Cluster:
             return bool(status["starts"] > before and status["pid"])
 
         waiting.until(f"{part} started again", again)
-        addresses = Addresses(self._state()["index"])
+        state = self._state()
+        addresses = Addresses(state["index"], state.get("rootless", False))
         url = parts.define(self._layout, addresses)[part].ready
         if url is not None:
             waiting.until(f"{part} ready", lambda: waiting.answers(url, self._layout.pki / "ca.crt"))
@@ -245,6 +237,12 @@ class Cluster:
         finally:
             file.write_text(before)
             self.restart(manager)
+
+    def _require_part(self, part: str) -> dict[str, Any]:
+        found = self.status()
+        if part not in found:
+            raise LocalError(f"cluster {self.name} has no part {part!r}; it has {', '.join(found)}")
+        return found[part]
 
     def _require_up(self) -> None:
         if not self.is_up():

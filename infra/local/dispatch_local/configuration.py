@@ -27,21 +27,20 @@ USERS = {
     "trainer": pki.service_account("kubeflow-system", "kubeflow-trainer-controller-manager"),
 }
 
-INSIDE = "https://127.0.0.1:443"
-
 
 def write(layout: Layout, addresses: Addresses) -> str:
     """Write everything; returns the administrator's token."""
     tokens = pki.write(layout.pki, addresses, USERS)
     layout.configuration.mkdir(mode=0o700)
+    inside = f"https://{addresses.inside}:{addresses.port}"
     for user, token in tokens.items():
         if user == "admin":
             _kubeconfig(layout, layout.kubeconfig, addresses.server, layout.context, token)
         else:
-            _kubeconfig(layout, layout.configuration / f"{user}.kubeconfig", INSIDE, user, token)
+            _kubeconfig(layout, layout.configuration / f"{user}.kubeconfig", inside, user, token)
     _yaml(layout, "audit.yaml", [audit_policy()])
     for release in (KUEUE, JOBSET, TRAINER):
-        _yaml(layout, f"{release.group}.yaml", [_manager(layout, release)])
+        _yaml(layout, f"{release.group}.yaml", [_manager(layout, addresses, release)])
     certificates = layout.configuration / "k8s-webhook-server" / "serving-certs"
     certificates.mkdir(parents=True)
     for file in ("tls.crt", "tls.key"):
@@ -123,12 +122,12 @@ def audit_policy() -> Object:
     }
 
 
-def _manager(layout: Layout, release: Release) -> Object:
+def _manager(layout: Layout, addresses: Addresses, release: Release) -> Object:
     """Return the released configuration, changed where a manager outside a pod needs it."""
     result = manifests.configuration(release)
-    result["health"] = {"healthProbeBindAddress": f":{HEALTH_PORTS[release.group]}"}
+    result["health"] = {"healthProbeBindAddress": f"{addresses.all}:{HEALTH_PORTS[release.group]}"}
     # Health is asked from the host; webhooks only by the API server, over the loopback interface.
-    result["webhook"] = {"port": release.port, "host": "127.0.0.1"}
+    result["webhook"] = {"port": release.port, "host": addresses.inside}
     result["metrics"] = {"bindAddress": "0"}
     result["leaderElection"] = {"leaderElect": False}
     if release is TRAINER:

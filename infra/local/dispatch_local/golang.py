@@ -30,6 +30,12 @@ class Go:
         }
         return kept | {"GOWORK": "off", "GOTOOLCHAIN": "local"}
 
+    def folders(self) -> list[Path]:
+        """Return where a build writes: our cache and Go's own."""
+        asked = [self.command, "env", "GOCACHE"]
+        done = subprocess.run(asked, env=self.environment(), cwd="/", capture_output=True, text=True, check=False)
+        return [folder for folder in (paths.cache(), Path(done.stdout.strip() or "/")) if folder.exists()]
+
     def module_directory(self, module: str, version: str) -> Path:
         """Where the module cache holds that version, downloaded if need be."""
         done = subprocess.run(

@@ -7,13 +7,14 @@ import json
 import os
 import shutil
 import signal
+import socket
 import subprocess
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from dispatch_local.errors import LocalError, MissingError
-from dispatch_local.layout import INDEXES, NETWORK_PREFIX, SERVICE_ADDRESS, Addresses, Layout
+from dispatch_local.layout import INDEXES, LOOPBACK_PREFIX, NETWORK_PREFIX, SERVICE_ADDRESS, Addresses, Layout
 
 # Command or file to look for, and the Debian package that brings it.
 BASE_PACKAGES = {"ip": "iproute2", "unshare": "util-linux", "nsenter": "util-linux", "mount": "mount"}
@@ -23,8 +24,13 @@ NODE_PACKAGES = {
     "runc": "runc",
     "/usr/lib/cni/bridge": "containernetworking-plugins",
 }
+ROOTLESS_PACKAGES = {"unshare": "util-linux", "mount": "mount"}
+WHY_ROOT = "a real node takes cgroups, mounts and a network of its own, which only root may give"
 SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 CGROUPS = Path("/sys/fs/cgroup")
+CLAIM_PORT = 6443
+# etcd, API server, controller manager, scheduler, managers' health and webhooks, KWOK.
+ROOTLESS_PORTS = (2379, 2380, 2381, 6443, 10257, 10259, 8081, 8082, 8083, 9443, 9444, 9445, 10247)
 
 
 def run(*command: str, stdin: str | None = None) -> str:
@@ -43,13 +49,17 @@ def run(*command: str, stdin: str | None = None) -> str:
     return done.stdout
 
 
+def is_root() -> bool:
+    """Whether we may do everything."""
+    return os.geteuid() == 0
+
+
 def require_root(what: str) -> None:
     """MissingError unless we are root."""
-    if os.geteuid() != 0:
+    if not is_root():
         raise MissingError(
-            f"{what} needs root: the cluster runs in network, mount and PID namespaces of its own and its "
-            f"node in cgroups. You are user id {os.geteuid()}. Run the same with sudo or as root; "
-            "only `build` works without."
+            f"{what} needs root: {WHY_ROOT}. You are user id {os.geteuid()}. Run the same with sudo or as root. "
+            "Without root there are `build`, and `up` with KWOK nodes alone."
         )
 
 
@@ -136,7 +146,7 @@ def give_link(addresses: Addresses, pid: int) -> None:
 
 def remove_links(layout: Layout) -> None:
     """Remove the cluster's interfaces, known by their alias; those of others stay."""
-    for link in _links():
+    for link in _links() if is_root() else []:
         if link.get("ifalias") == layout.alias:
             try:
                 run("ip", "link", "delete", link["ifname"])
@@ -148,7 +158,47 @@ def remove_links(layout: Layout) -> None:
 
 def has_links(layout: Layout) -> bool:
     """Whether an interface of the cluster is there."""
-    return any(link.get("ifalias") == layout.alias for link in _links())
+    return is_root() and any(link.get("ifalias") == layout.alias for link in _links())
+
+
+def claim_loopback() -> tuple[Addresses, socket.socket]:
+    """Return loopback addresses on which every port of a cluster is free, and the socket that claims them.
+
+    Whoever listens there has them: the kernel gives them to one, and takes them back when that one ends, however
+    it ends. LocalError names a port that is taken on all addresses.
+    """
+    taken = ""
+    for index in INDEXES:
+        addresses = Addresses(index, rootless=True)
+        claim = socket.socket()
+        try:
+            claim.bind((f"{LOOPBACK_PREFIX}.{index}.1", CLAIM_PORT))
+            claim.listen()
+        except OSError:
+            claim.close()
+            taken = f"{LOOPBACK_PREFIX}.N.1:{CLAIM_PORT}"
+            continue
+        busy = [port for port in ROOTLESS_PORTS if not _is_free(addresses.cluster, port)]
+        if not busy:
+            return addresses, claim
+        claim.close()
+        taken = f"port {busy[0]}"
+    raise LocalError(
+        f"{taken} is taken on all {len(INDEXES)} loopback addresses {LOOPBACK_PREFIX}.N.2, most likely by a program "
+        "that listens on all addresses (`ss -ltnp` names it). End it, or use root: then the cluster has a network of "
+        "its own."
+    )
+
+
+def _is_free(address: str, port: int) -> bool:
+    with socket.socket() as probe:
+        # What ended a moment ago is no hindrance to a server, which says the same.
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((address, port))
+        except OSError:
+            return False
+    return True
 
 
 # --- cgroups ---------------------------------------------------------------------------------------------
@@ -219,7 +269,7 @@ def settle_cgroups(layout: Layout) -> None:
 def memory(layout: Layout) -> dict[int, int]:
     """Resident bytes of the cluster's processes, by their ids in its PID namespace."""
     found = {}
-    for pid in cgroup_processes(layout):
+    for pid in processes(layout):
         try:
             lines = Path(f"/proc/{pid}/status").read_text().splitlines()
         except (FileNotFoundError, ProcessLookupError):
@@ -231,18 +281,18 @@ def memory(layout: Layout) -> dict[int, int]:
 
 
 def end_processes(layout: Layout) -> bool:
-    """End what is in the cluster's cgroups and return whether there was anything.
+    """End the cluster's processes and return whether there were any.
 
-    Being in there is what makes a process ours: process ids get used again, membership does not.
+    Being in its cgroups is what makes a process ours, or its mark: process ids get used again, these do not.
     """
-    found = cgroup_processes(layout)
+    found = processes(layout)
     for pid in found:
         try:
             descriptor = os.pidfd_open(pid)
         except ProcessLookupError:
             continue
         try:
-            if pid in cgroup_processes(layout):
+            if pid in processes(layout):
                 signal.pidfd_send_signal(descriptor, signal.SIGKILL)
         except ProcessLookupError:
             continue
@@ -253,7 +303,26 @@ def end_processes(layout: Layout) -> bool:
 
 def has_cgroups(layout: Layout) -> bool:
     """Whether a cgroup of the cluster is there."""
-    return any((hierarchy / layout.cgroup).exists() for hierarchy in hierarchies())
+    return is_root() and any((hierarchy / layout.cgroup).exists() for hierarchy in hierarchies())
+
+
+def processes(layout: Layout) -> set[int]:
+    """Return the cluster's processes: by cgroup, or without root by the mark in their environment."""
+    return cgroup_processes(layout) if is_root() else _marked(layout)
+
+
+def _marked(layout: Layout) -> set[int]:
+    found, ours, mark = set(), os.geteuid(), layout.mark.encode()
+    for directory in Path("/proc").iterdir():
+        # Of another user's processes neither would be to be seen.
+        with contextlib.suppress(OSError):
+            if (
+                directory.name.isdecimal()
+                and directory.stat().st_uid == ours
+                and mark in (directory / "environ").read_bytes().split(b"\0")
+            ):
+                found.add(int(directory.name))
+    return found
 
 
 def cgroup_processes(layout: Layout) -> set[int]:
@@ -273,7 +342,7 @@ def remove_cgroups(layout: Layout) -> bool:
 
     The kernel refuses for a moment after the last process has ended.
     """
-    for hierarchy in hierarchies():
+    for hierarchy in hierarchies() if is_root() else []:
         for directory, _, _ in os.walk(hierarchy / layout.cgroup, topdown=False):
             with contextlib.suppress(OSError):
                 Path(directory).rmdir()

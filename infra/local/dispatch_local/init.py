@@ -2,7 +2,7 @@
 
 When it ends, however it ends, the kernel ends every process of the cluster and takes its mounts and its
 network along: nothing has to be found and killed. It starts parts when told, starts them again when they
-die, and reaps whatever is orphaned. Run as `python -m dispatch_local.init NAME` by `cluster.py`.
+die, and reaps whatever is orphaned. Run as `python -m dispatch_local.init NAME [rootless]` by `startup.py`.
 """
 
 from __future__ import annotations
@@ -214,7 +214,10 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     assert os.getpid() == 1, "must be PID 1 of a PID namespace"
-    mounts.prepare(layout)
+    if "rootless" in sys.argv:
+        mounts.prepare_rootless(layout)
+    else:
+        mounts.prepare(layout)
     os.chdir("/")
     Init(layout).run()
 

@@ -15,6 +15,7 @@ SERVICE_RANGE = "10.96.0.0/16"
 POD_RANGE = "10.244.0.0/24"
 KWOK_POD_RANGE = "10.245.0.0/16"
 NETWORK_PREFIX = "10.213"
+LOOPBACK_PREFIX = "127.213"
 INDEXES = range(256)
 
 REAL_NODE = "real-0"
@@ -100,6 +101,11 @@ class Layout:
         return f"dispatch-{self.name}-{hashlib.sha256(str(self.home).encode()).hexdigest()[:8]}"
 
     @property
+    def mark(self) -> str:
+        """What the environment of the cluster's processes says, where there are no cgroups to tell by."""
+        return f"DISPATCH_LOCAL_CLUSTER={self.home}"
+
+    @property
     def alias(self) -> str:
         """What marks the cluster's network interface on the host as its own."""
         return f"dispatch-gates {self.home}"
@@ -107,9 +113,14 @@ class Layout:
 
 @dataclass(frozen=True)
 class Addresses:
-    """The link between host and cluster number `index`; two clusters never have the same."""
+    """The addresses of cluster number `index`; two clusters never have the same.
+
+    With root a cluster has a network of its own and a link to it. Without, it shares the host's and listens on
+    loopback addresses of its own: all of 127.0.0.0/8 is there, and nobody routes it.
+    """
 
     index: int
+    rootless: bool = False
 
     @property
     def interface(self) -> str:
@@ -129,9 +140,24 @@ class Addresses:
     @property
     def cluster(self) -> str:
         """The cluster's address: API server, node and health ports."""
-        return f"{NETWORK_PREFIX}.{self.index}.2"
+        return f"{LOOPBACK_PREFIX if self.rootless else NETWORK_PREFIX}.{self.index}.2"
+
+    @property
+    def inside(self) -> str:
+        """Where parts find each other, and nobody else finds them."""
+        return self.cluster if self.rootless else "127.0.0.1"
+
+    @property
+    def all(self) -> str:
+        """What a part binds to that is to be found from outside."""
+        return self.cluster if self.rootless else "0.0.0.0"
+
+    @property
+    def port(self) -> int:
+        """The API server's port; one below 1024 takes root."""
+        return 6443 if self.rootless else 443
 
     @property
     def server(self) -> str:
         """The API server as seen from the host."""
-        return f"https://{self.cluster}:443"
+        return f"https://{self.cluster}:{self.port}"

@@ -18,6 +18,7 @@ import yaml
 from dispatch_local import programs
 
 Object = dict[str, Any]
+LOOPBACK = "127.0.0.1"
 
 _NAMESPACED = {"ServiceAccount", "Role", "RoleBinding"}
 _RBAC_FILES = (
@@ -80,7 +81,7 @@ def _load_list(path: Path) -> list[Object]:
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
-def crds(release: Release, ca_bundle: str) -> list[Object]:
+def crds(release: Release, ca_bundle: str, host: str = LOOPBACK) -> list[Object]:
     """Return the CustomResourceDefinitions, with a conversion webhook where the release uses one."""
     directory = release.directory / release.crds
     bases = directory / "bases"
@@ -97,7 +98,7 @@ def crds(release: Release, ca_bundle: str) -> list[Object]:
             crd["spec"]["conversion"] = {
                 "strategy": "Webhook",
                 "webhook": {
-                    "clientConfig": _client_config(release, "/convert", ca_bundle),
+                    "clientConfig": _client_config(release, host, "/convert", ca_bundle),
                     "conversionReviewVersions": ["v1"],
                 },
             }
@@ -127,8 +128,8 @@ def rbac(release: Release) -> list[Object]:
     return [_installed(release, document) for document in documents]
 
 
-def webhooks(release: Release, ca_bundle: str) -> list[Object]:
-    """Return the webhook configurations, calling the manager's port on the loopback interface."""
+def webhooks(release: Release, ca_bundle: str, host: str = LOOPBACK) -> list[Object]:
+    """Return the webhook configurations, calling the manager's port at `host`."""
     documents = load(release.directory / "webhook" / "manifests.yaml")
     for document in documents:
         kind = "mutating" if document["kind"].startswith("Mutating") else "validating"
@@ -140,7 +141,7 @@ def webhooks(release: Release, ca_bundle: str) -> list[Object]:
             document["webhooks"] = [webhook for webhook in document["webhooks"] if webhook["name"] in _KUEUE_WEBHOOKS]
         for webhook in document["webhooks"]:
             path = webhook["clientConfig"]["service"]["path"]
-            webhook["clientConfig"] = _client_config(release, path, ca_bundle)
+            webhook["clientConfig"] = _client_config(release, host, path, ca_bundle)
     return [_installed(release, document) for document in documents]
 
 
@@ -156,8 +157,8 @@ def kwok_stages() -> dict[str, Object]:
     return {document["metadata"]["name"]: document for document in documents}
 
 
-def _client_config(release: Release, path: str, ca_bundle: str) -> Object:
-    return {"url": f"https://127.0.0.1:{release.port}{path}", "caBundle": ca_bundle}
+def _client_config(release: Release, host: str, path: str, ca_bundle: str) -> Object:
+    return {"url": f"https://{host}:{release.port}{path}", "caBundle": ca_bundle}
 
 
 def _installed(release: Release, document: Object) -> Object:

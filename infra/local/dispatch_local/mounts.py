@@ -36,6 +36,18 @@ def prepare(layout: Layout) -> None:
     run("ip", "link", "set", "lo", "up")
 
 
+def prepare_rootless(layout: Layout) -> None:
+    """Set up the mount namespace of a user namespace: all that is needed is Kueue's file under /etc."""
+    run("mount", "-t", "tmpfs", "-o", "mode=755", "tmpfs", "/mnt")
+    upper, work = Path("/mnt/upper"), Path("/mnt/work")
+    upper.mkdir()
+    work.mkdir()
+    # Without the option such a mount would need rights of the real root.
+    options = f"lowerdir=/etc,upperdir={upper},workdir={work},userxattr"
+    run("mount", "-t", "overlay", "-o", options, "overlay", "/etc")
+    _kueue_certificates(layout)
+
+
 def _kueue_certificates(layout: Layout) -> None:
     """Kueue insists on certificates for its metrics at a fixed path, even with metrics off."""
     KUEUE_METRICS.mkdir(parents=True)

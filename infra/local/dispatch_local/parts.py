@@ -12,6 +12,7 @@ from dispatch_local.layout import KWOK_POD_RANGE, REAL_NODE, SERVICE_RANGE, Addr
 
 MANAGERS = ("jobset", "trainer", "kueue")
 CONTROL_PLANE = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler")
+KWOK_PORT = 10247
 NODE = ("containerd", "kubelet")
 # In the order in which they start.
 ALL = (*CONTROL_PLANE, *MANAGERS, "kwok", *NODE)
@@ -53,6 +54,7 @@ def define(layout: Layout, addresses: Addresses, *, bare: bool = False) -> dict[
         name: str, program: str, *arguments: str, ready: str | None = None, **environment: str
     ) -> Definition:
         base = {"PATH": SYSTEM_PATH, "HOME": str(layout.data), "TMPDIR": str(layout.data / "tmp")}
+        base |= dict([layout.mark.split("=", 1)])
         part = Part(name, (program, *arguments), base | environment, str(layout.logs / f"{name}.log"))
         return Definition(part, ready)
 
@@ -62,11 +64,12 @@ def define(layout: Layout, addresses: Addresses, *, bare: bool = False) -> dict[
             _built("etcd"),
             "--name=dispatch",
             f"--data-dir={layout.data / 'etcd'}",
-            "--listen-client-urls=http://127.0.0.1:2379" + (f",http://{addresses.cluster}:2379" if bare else ""),
-            "--advertise-client-urls=http://127.0.0.1:2379",
-            "--listen-peer-urls=http://127.0.0.1:2380",
-            "--initial-advertise-peer-urls=http://127.0.0.1:2380",
-            "--initial-cluster=dispatch=http://127.0.0.1:2380",
+            f"--listen-client-urls=http://{addresses.inside}:2379"
+            + (f",http://{addresses.cluster}:2379" if bare and not addresses.rootless else ""),
+            f"--advertise-client-urls=http://{addresses.inside}:2379",
+            f"--listen-peer-urls=http://{addresses.inside}:2380",
+            f"--initial-advertise-peer-urls=http://{addresses.inside}:2380",
+            f"--initial-cluster=dispatch=http://{addresses.inside}:2380",
             f"--listen-metrics-urls=http://{addresses.cluster}:2381",
             # The cluster lives no longer than its processes: nothing has to survive a power cut.
             *(() if bare else ("--unsafe-no-fsync",)),
@@ -76,10 +79,12 @@ def define(layout: Layout, addresses: Addresses, *, bare: bool = False) -> dict[
         define_part(
             "kube-apiserver",
             _built("kube-apiserver"),
-            "--etcd-servers=http://127.0.0.1:2379",
-            "--bind-address=0.0.0.0",
-            "--secure-port=443",
+            f"--etcd-servers=http://{addresses.inside}:2379",
+            f"--bind-address={addresses.all}",
+            f"--secure-port={addresses.port}",
             f"--advertise-address={addresses.cluster}",
+            # A loopback address is no endpoint for pods; there are no real ones then.
+            *(("--endpoint-reconciler-type=none",) if addresses.rootless else ()),
             f"--service-cluster-ip-range={SERVICE_RANGE}",
             *serving,
             f"--client-ca-file={pki / 'ca.crt'}",
@@ -102,7 +107,7 @@ def define(layout: Layout, addresses: Addresses, *, bare: bool = False) -> dict[
             "kube-controller-manager",
             _built("kube-controller-manager"),
             kubeconfig("kube-controller-manager"),
-            "--bind-address=0.0.0.0",
+            f"--bind-address={addresses.all}",
             *serving,
             "--use-service-account-credentials",
             f"--service-account-private-key-file={pki / 'service-account.key'}",
@@ -114,7 +119,7 @@ def define(layout: Layout, addresses: Addresses, *, bare: bool = False) -> dict[
             "kube-scheduler",
             _built("kube-scheduler"),
             kubeconfig("kube-scheduler"),
-            "--bind-address=0.0.0.0",
+            f"--bind-address={addresses.all}",
             *serving,
             "--leader-elect=false",
             ready=f"https://{addresses.cluster}:10259/readyz",
@@ -132,6 +137,7 @@ def define(layout: Layout, addresses: Addresses, *, bare: bool = False) -> dict[
             "--manage-nodes-with-annotation-selector=kwok.x-k8s.io/node=fake",
             f"--cidr={KWOK_POD_RANGE}",
             f"--node-ip={addresses.cluster}",
+            f"--server-address={addresses.inside}:{KWOK_PORT}",
         ),
         define_part(
             "containerd",

@@ -71,11 +71,6 @@ class Group:
         """The cache entry; there once the group is built, with programs in `bin/`, YAML in `manifests/`."""
         return paths.cache() / "programs" / self.key
 
-    @property
-    def is_built(self) -> bool:
-        """Whether the cache entry is there; it appears as a whole or not at all."""
-        return (self.path / "build.json").is_file()
-
 
 def _copies(module: str, version: str, *directories: str) -> tuple[Copy, ...]:
     return tuple(

@@ -5,6 +5,8 @@ from __future__ import annotations
 import base64
 import http
 import json
+import os
+import socket
 import subprocess
 import sys
 import time
@@ -21,6 +23,11 @@ from dispatch_local.layout import KWOK_TAINT, NODE_LABEL, REAL_NODE, Addresses, 
 from dispatch_local.manifests import RELEASES
 
 LOG_LINES = 25
+ROOTLESS_HINT = (
+    "\nWithout root a cluster runs in a user namespace. This machine seems not to allow that: look at the sysctls "
+    "user.max_user_namespaces (above 0), kernel.unprivileged_userns_clone (1, where it exists) and "
+    "kernel.apparmor_restrict_unprivileged_userns (0, where it exists), or use root."
+)
 
 
 @dataclass
@@ -36,6 +43,7 @@ class Startup:
     bare: bool = False
     _began: float = field(default_factory=time.monotonic)
     _definitions: dict[str, parts.Definition] = field(default_factory=dict)
+    _addresses: Addresses = field(init=False)
 
     def run(self) -> None:
         """Start everything; returns when the cluster is ready for any object."""
@@ -43,10 +51,15 @@ class Startup:
         for directory in (layout.logs, layout.data, layout.data / "tmp"):
             directory.mkdir()
         write_state(layout, {"ready": False})
-        addresses = host.claim_link(layout)
+        claim: socket.socket | None = None
+        if host.is_root():
+            addresses = host.claim_link(layout)
+        else:
+            addresses, claim = host.claim_loopback()
+        self._addresses = addresses
         token = configuration.write(layout, addresses)
         self._definitions = parts.define(layout, addresses, bare=self.bare)
-        pid = self._namespaces(addresses)
+        pid = self._namespaces(addresses, claim)
         with (
             Api(addresses.server, layout.pki / "ca.crt", token) as api,
             ThreadPoolExecutor(1) as pool,
@@ -57,7 +70,10 @@ class Startup:
                 # Ends an import of images too, for which the pool would wait.
                 host.end_processes(layout)
                 raise
-        write_state(layout, {"ready": True, "index": addresses.index, "node": self.with_node})
+        write_state(
+            layout,
+            {"ready": True, "index": addresses.index, "rootless": addresses.rootless, "node": self.with_node},
+        )
 
     def _parts(self, api: Api, pool: ThreadPoolExecutor, pid: int) -> None:
         self._start("etcd", "kube-apiserver")
@@ -68,8 +84,9 @@ class Startup:
         # Reading the YAML takes as long as the API server's start.
         ca_bundle = base64.b64encode((self.layout.pki / "ca.crt").read_bytes()).decode()
         releases = [release for release in RELEASES if release.group not in self.without]
-        crds = [crd for release in releases for crd in manifests.crds(release, ca_bundle)]
-        rbac = [each for release in (*releases, manifests.KWOK) for each in manifests.rbac(release)]
+        crds = [crd for release in releases for crd in manifests.crds(release, ca_bundle, self._addresses.inside)]
+        managers = [*releases, *([manifests.KWOK] if self.kwok_nodes else [])]
+        rbac = [each for release in managers for each in manifests.rbac(release)]
         self._ready("kube-apiserver")
         if not self.bare:
             self._start("kube-controller-manager", "kube-scheduler")
@@ -80,7 +97,7 @@ class Startup:
             return
         if self.with_node:
             self._start("kubelet")
-        self._start(*(manager for manager in parts.MANAGERS if manager not in self.without), "kwok")
+        self._start(*(release.group for release in releases), *(["kwok"] if self.kwok_nodes else []))
         self._nodes(api)
         self._managers(api, releases, ca_bundle)
         self._say_ready(f"{names} with their webhooks")
@@ -88,20 +105,26 @@ class Startup:
             loading.result()
         self._await_rest(api)
 
-    def _namespaces(self, addresses: Addresses) -> int:
+    def _namespaces(self, addresses: Addresses, claim: socket.socket | None) -> int:
         """Start the init process in namespaces and cgroups of its own; returns its process id."""
         layout = self.layout
-        files = host.create_cgroups(layout)
-        spawn_init(layout, files)
+        if claim is None:
+            spawn_init(layout, host.create_cgroups(layout))
+        else:
+            # The init process inherits the claim and has it as long as it lives.
+            with claim:
+                spawn_init(layout, [], claim)
 
         def still() -> None:
-            if not host.cgroup_processes(layout):
-                raise LocalError(f"the namespaces could not be set up:\n{self._tail('init')}")
+            if not host.processes(layout):
+                hint = "" if claim is None else ROOTLESS_HINT
+                raise LocalError(f"the namespaces could not be set up:\n{self._tail('init')}{hint}")
 
         waiting.until("the init process of the cluster", lambda: control.listens(layout.control), still)
-        host.settle_cgroups(layout)
         pid = control.peer(layout.control)
-        host.give_link(addresses, pid)
+        if not addresses.rootless:
+            host.settle_cgroups(layout)
+            host.give_link(addresses, pid)
         return pid
 
     def _start(self, *names: str) -> None:
@@ -158,7 +181,7 @@ class Startup:
         self._ready(*(release.group for release in releases))
         # Kueue's last, so that seeing them work proves the others: the API server takes them in order.
         for release in sorted(releases, key=lambda each: each is manifests.KUEUE):
-            for document in manifests.webhooks(release, ca_bundle):
+            for document in manifests.webhooks(release, ca_bundle, self._addresses.inside):
                 api.apply(document)
         if manifests.KUEUE in releases:
             self._until("kueue", "Kueue's webhooks in force", lambda: _kueue_webhooks_work(api))
@@ -247,14 +270,16 @@ def kwok_node(index: int) -> Object:
     }
 
 
-def spawn_init(layout: Layout, cgroup_files: Sequence[Path]) -> None:
+def spawn_init(layout: Layout, cgroup_files: Sequence[Path], claim: socket.socket | None = None) -> None:
     """Start the init process in the cluster's cgroups, in a session of its own and not as a child of ours.
 
-    When this returns the new process is in the cgroups: while they are empty, it has ended.
+    When this returns the new process is in the cgroups: while they are empty, it has ended. With a `claim` there
+    are none, and no network of its own: root in a user namespace stands in for root.
     """
     enter = 'while [ "$1" != -- ]; do echo $$ >"$1" || exit; shift; done; shift; exec setsid --fork "$@"'
-    namespaces = ("--net", "--mount", "--pid", "--cgroup", "--fork", "--kill-child", "--mount-proc")
-    init = (sys.executable, "-m", "dispatch_local.init", layout.name)
+    own = ("--net", "--cgroup") if claim is None else ("--user", "--map-root-user")
+    namespaces = (*own, "--mount", "--pid", "--fork", "--kill-child", "--mount-proc")
+    init = (sys.executable, "-m", "dispatch_local.init", layout.name, *(["rootless"] if claim else []))
     with (layout.logs / "init.log").open("ab") as log:
         subprocess.run(
             ["sh", "-c", enter, "enter", *map(str, cgroup_files), "--", "unshare", *namespaces, *init],
@@ -262,4 +287,6 @@ def spawn_init(layout: Layout, cgroup_files: Sequence[Path]) -> None:
             stdout=log,
             stderr=log,
             check=False,
+            env=os.environ | dict([layout.mark.split("=", 1)]),
+            pass_fds=() if claim is None else (claim.fileno(),),
         )

@@ -13,7 +13,7 @@ from typing import Any
 
 import yaml
 
-from dispatch_local import images, paths
+from dispatch_local import host, images, paths
 from dispatch_local.cluster import Cluster
 from dispatch_local.errors import LocalError
 
@@ -103,6 +103,7 @@ class Stage:
 
     def set_up(self) -> tuple[Project, Project]:
         """Bring up a fresh cluster; return the projects of the installation and of the example, not yet run."""
+        host.require_root("the demo on a cluster of its own")
         if self.cluster.is_up():
             self._say(f"cluster {self.cluster.name} is up from an earlier demo: taking it down first")
             self.cluster.down()
