@@ -11,7 +11,6 @@ import asyncio
 import json
 import os
 import signal
-import sys
 import threading
 import time
 from collections import Counter
@@ -139,5 +138,4 @@ def _outlive(engine: int) -> None:
     while os.getppid() == engine:
         time.sleep(0.2)
     time.sleep(5)
-    print("the engine is gone", file=sys.stderr)
     os.kill(os.getpid(), signal.SIGKILL)
