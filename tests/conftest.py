@@ -17,6 +17,16 @@ from preflight.place import LEASE, Place
 from start_gate.site import Site
 from world import ControllerProcess
 
+# Failures in checks that several directories share say what they compared.
+pytest.register_assert_rewrite(
+    "unit.pass_checks",
+    "unit.owner_checks",
+    "unit.story_checks",
+    "unit.fault_checks",
+    "unit.driver_checks",
+    "unit.sharing_checks",
+)
+
 # A shell that starts a job in the background has it ignore Ctrl-C, and so would every program that a test starts.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
