@@ -184,7 +184,7 @@ def _as_if_kept(release: str, now: Mapping[str, Any]) -> dict[str, Any]:
         for name in ("uid", "cluster", "namespace", "ulid", "kubeconfig", "context"):
             old = then[resource["urn"]].get("outputs", {}).get(name)
             new = resource.get("outputs", {}).get(name)
-            if old and old != new:
+            if old and new and old != new:
                 text = text.replace(old, new).replace(old.lower(), new.lower())
     state: dict[str, Any] = json.loads(text)
     return {**state, "secrets_providers": now["secrets_providers"]}
