@@ -165,15 +165,19 @@ def pods_ready_timeout(run: Run) -> None:
     with run.surroundings.configured("kueue", soon):
         old = run.pod
         world.linger(old)
+        # What was never ready has half an hour; what was and is not any more has a second.
+        until("Kueue to see the pods ready", lambda: ("PodsReady", "True") in _conditions(world, run.job, "status"))
         world.change(names.PODS, old["metadata"]["name"], not_ready, status=True)
-        until("Kueue to evict the job", lambda: _evicted_for(world, run.job, "PodsReadyTimeout"))
+        until(
+            "Kueue to evict the job", lambda: ("Evicted", "PodsReadyTimeout") in _conditions(world, run.job, "reason")
+        )
         world.let_go(old)
         run.runs_again()
 
 
-def _evicted_for(world: World, job: TrainJob, reason: str) -> bool:
+def _conditions(world: World, job: TrainJob, what: str) -> set[tuple[str, str]]:
     conditions = ((world.workload(job) or {}).get("status") or {}).get("conditions") or []
-    return any(entry["type"] == "Evicted" and entry["reason"] == reason for entry in conditions)
+    return {(entry["type"], entry[what]) for entry in conditions}
 
 
 # Parts that stand still, or start again, in the middle of an eviction
