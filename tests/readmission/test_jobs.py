@@ -147,6 +147,7 @@ def test_workload_made_anew_under_the_same_name_while_a_pass_is_under_way(cluste
             break
         _made_anew(world, job)
         until("it to have quota", lambda: world.condition(job, "QuotaReserved") == "True")
+        until("Kueue to list the check", lambda: world.check(job))  # in a write of its own
         check, raised = world.check(job), world.count(job)
         outcome = under_way.finish()
         assert outcome.result in (Result.CONFLICT, Result.NOTHING), outcome

@@ -67,9 +67,9 @@ class Stack:
         done = self._stack(program, env).preview(plan=str(plan) if plan else None, on_output=self._keep)
         return {str(getattr(kind, "value", kind)): count for kind, count in done.change_summary.items()}
 
-    def refresh(self, **env: str) -> Counts:
+    def refresh(self, *, clear_pending_creates: bool = False, **env: str) -> Counts:
         """Run `pulumi refresh`."""
-        done = self._stack(_nothing, env).refresh(on_output=self._keep)
+        done = self._stack(_nothing, env).refresh(clear_pending_creates=clear_pending_creates, on_output=self._keep)
         return Counts(done.summary.resource_changes, done.stdout + done.stderr)
 
     def refresh_fails(self, **env: str) -> str:
