@@ -22,7 +22,7 @@ from typing import Any, Final, Literal, TypeVar
 
 from dispatch_gates.cluster import preflight
 from dispatch_gates.cluster.driver import Driver
-from dispatch_gates.requests import Pause, Request, UnreachableError
+from dispatch_gates.requests import ConflictError, Pause, Request, UnreachableError
 
 T = TypeVar("T")
 
@@ -86,7 +86,11 @@ def install() -> None:
         for number in _BEFORE.get(how, ()):
             os.kill(os.getpid() if how.startswith("killed") else os.getppid(), number)
             await asyncio.sleep(0.5)  # so that the engine takes two for two, and acts on them
-        reply = await perform(self, request)
+        try:
+            reply = await perform(self, request)
+        except ConflictError:
+            counts[made] -= 1  # somebody else was faster, and nothing was applied: the place is the next try
+            raise
         if how == "killed after":
             os.kill(os.getpid(), signal.SIGKILL)
         if how == "reply lost":
