@@ -75,12 +75,19 @@ def _plain(world: World, jobs: int) -> None:
         "resourcesPerNode": {"requests": given["resources_per_node"], "limits": given["resources_per_node"]},
         "env": [{"name": key, "value": value} for key, value in given["env"].items()],
     }
+    # The provider's own way, in the foreground, has Trainer make the JobSet anew for as long as it is being deleted.
+    annotations = {"pulumi.com/deletionPropagationPolicy": "background"}
     for number in range(jobs):
         CustomResource(
             f"job-{number}",
             api_version=names.TRAINJOBS.api_version,
             kind=names.TRAINJOBS.kind,
-            metadata={"name": f"plain-{number}", "namespace": world.namespace, "labels": {names.QUEUE_NAME: "queue"}},
+            metadata={
+                "name": f"plain-{number}",
+                "namespace": world.namespace,
+                "labels": {names.QUEUE_NAME: "queue"},
+                "annotations": annotations,
+            },
             spec={"runtimeRef": {"kind": given["runtime_kind"], "name": given["runtime"]}, "trainer": trainer},
         )
 
