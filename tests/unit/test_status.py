@@ -34,7 +34,7 @@ CASES: dict[str, tuple[JobState, str, dict[str, Any], list[JsonObject]]] = {
     "held by nobody by name": (J.HELD_BY_ADMINISTRATOR, "without a name", {"gates": " "}, []),
     "held": (J.HELD, "hold mark set", {"held": True}, [PENDING]),
     "held, pods left": (J.HELD, "left: pod ", {"held": True}, [objects.pod()]),
-    "running": (J.RUNNING, "1 pods, A=1", {"suspend": False}, [objects.pod(), objects.jobset(suspend=False)]),
+    "running": (J.RUNNING, "1 pod, A=1", {"suspend": False}, [objects.pod(), objects.jobset(suspend=False)]),
     "running under two counts": (
         J.RUNNING,
         "2 pods, A=1, 2",

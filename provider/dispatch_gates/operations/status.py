@@ -128,7 +128,8 @@ def _unsuspended(job: TrainJob, evidence: Evidence, alive: list[str]) -> Verdict
         counts = sorted({str(pod.count) for pod in evidence.pods if pod.may_run})
         if all(pod.phase == "Pending" for pod in evidence.pods if pod.may_run):
             return Verdict(JobState.STARTING, f"no pod runs yet: {listed(alive, len(alive))}", _since(job))
-        return Verdict(JobState.RUNNING, f"{len(alive)} pods, A={', '.join(counts)}", _since(job))
+        pods = "1 pod" if len(alive) == 1 else f"{len(alive)} pods"
+        return Verdict(JobState.RUNNING, f"{pods}, A={', '.join(counts)}", _since(job))
     if evidence.jobset is None:
         why = f"Trainer has not made its JobSet yet; {_IF_IT_LASTS.format(manager='Trainer')}"
         return Verdict(JobState.STARTING, why, _since(job))
