@@ -13,9 +13,7 @@ import pytest
 import rails
 from dispatch_local import paths
 from dispatch_local.cluster import Cluster
-from preflight.place import LEASE, Place
 from start_gate.site import Site
-from world import ControllerProcess
 
 # Failures in checks that several directories share say what they compared.
 pytest.register_assert_rewrite(
@@ -55,20 +53,6 @@ def cluster() -> Iterator[Cluster]:
         yield cluster
     finally:
         cluster.down()
-
-
-@pytest.fixture(scope="session")
-def place(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
-    """Return a namespace for the tests of preflight and of the command line, with a queue and a controller at work.
-
-    The guard rails do not hold there: they refuse before anything is stored what preflight has to notice.
-    """
-    place = Place(cluster, guarded=False)
-    place.make()
-    with ControllerProcess(place, tmp_path_factory.mktemp("place"), lease=LEASE):
-        yield place
-    assert place.probes() == []
-    place.discard()
 
 
 @pytest.fixture(scope="session")

@@ -7,6 +7,8 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,6 +21,7 @@ from dispatch_gates.contract.objects import JsonObject
 from dispatch_gates.operations.preflight import Asked, Report
 from dispatch_gates.requests import Delete, Operation
 from dispatch_infra.rights import adapter_cluster_rules, adapter_rules
+from dispatch_local.cluster import Cluster
 from start_gate.site import Site
 from world import (
     CLUSTER_ROLE_BINDINGS,
@@ -27,6 +30,7 @@ from world import (
     ROLES,
     SERVICE_ACCOUNTS,
     WAIT_SECONDS,
+    ControllerProcess,
     token_of,
     until,
     write_kubeconfig,
@@ -163,3 +167,17 @@ def asked_of(asked: Asked) -> list[str]:
 def document(output: str) -> Any:
     """Read a JSON document."""
     return json.loads(output)
+
+
+@contextmanager
+def served(cluster: Cluster, folder: Path) -> Iterator[Place]:
+    """Make a place with a queue and a controller at work; at the end nothing serves the check any more.
+
+    The guard rails do not hold there: they refuse before anything is stored what preflight has to notice.
+    """
+    place = Place(cluster, guarded=False)
+    place.make()
+    with ControllerProcess(place, folder, lease=LEASE):
+        yield place
+    assert place.probes() == []
+    place.discard()
