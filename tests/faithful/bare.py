@@ -16,7 +16,7 @@ from dispatch_local.parts import MANAGERS
 
 _CRDS: Final = Resource("apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition")
 _KINDS: Final = {"TrainJob", "Workload", "AdmissionCheck", "JobSet"}
-_OTHERS: Final = ("kube-controller-manager", "kube-scheduler", "kwok")
+_OTHERS: Final = ("kube-controller-manager", "kube-scheduler")
 _TRIES: Final = 600
 
 
