@@ -21,7 +21,7 @@ from dispatch_gates.operations.opening import Opened, open_job
 from dispatch_gates.operations.start import Started, start
 from dispatch_gates.operations.status import JobState, Status, status
 from dispatch_gates.operations.stop import stop
-from dispatch_gates.requests import Create, Delete, Operation, find, write
+from dispatch_gates.requests import ConflictError, Create, Delete, Operation, find, write
 from world import WAIT_SECONDS, World, until
 
 CONFIG_MAPS = Resource("", "v1", "configmaps", "ConfigMap")
@@ -161,7 +161,14 @@ class Site(World):
                 metadata = raw["metadata"]
                 yield Delete(resource, self.namespace, name, metadata["uid"], metadata["resourceVersion"])
 
-        run(self.target, delete())
+        def deleted() -> bool:
+            try:
+                run(self.target, delete())
+            except ConflictError:
+                return False  # somebody else wrote first
+            return True
+
+        until(f"the deletion of {resource} {name}", deleted)
         raw = self.get(resource, name)
         if raw is not None and raw["metadata"].get("finalizers"):
             self.change(resource, name, lambda body: body["metadata"].pop("finalizers"))
