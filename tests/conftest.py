@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import re
 import signal
@@ -27,6 +28,13 @@ pytest.register_assert_rewrite(
 
 # A shell that starts a job in the background has it ignore Ctrl-C, and so would every program that a test starts.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _swept() -> Iterator[None]:
+    """Collect what a module leaves before the next one begins: what it did not close is told of under its own name."""
+    yield
+    gc.collect()
 
 
 @pytest.fixture(scope="session")

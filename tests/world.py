@@ -43,6 +43,7 @@ from dispatch_gates.requests import (
     ConflictError,
     Create,
     Delete,
+    DeniedError,
     InvalidError,
     Operation,
     Replace,
@@ -180,14 +181,31 @@ class World:
         for priority, value in (("low", 1), ("high", 1000)):
             if self.get(PRIORITIES, priority, cluster_scoped=True) is None:
                 self.create(PRIORITIES, priority, cluster_scoped=True, value=value)
-        self.create(names.TRAINING_RUNTIMES, "kwok", **runtime())
+        self.runtime("kwok", lambda _: None)
         return self
 
     def runtime(self, name: str, edit: Callable[[JsonObject], object]) -> None:
-        """Create a runtime like the one of `World`, its JobSet's spec edited."""
+        """Create a runtime like the one of `World`, its JobSet's spec edited, and wait until Trainer knows it."""
         body = runtime()
         edit(body["spec"]["template"]["spec"])
         self.create(names.TRAINING_RUNTIMES, name, **body)
+        # Trainer reads runtimes from a cache, which is late by seconds after the API server started again.
+        until(f"Trainer to know the runtime {name}", lambda: self._known(name))
+
+    def _known(self, runtime: str) -> bool:
+        probe = {
+            "apiVersion": names.TRAINJOBS.api_version,
+            "kind": names.TRAINJOBS.kind,
+            "metadata": {"name": "probe", "namespace": self.namespace},
+            "spec": {"runtimeRef": {"kind": "TrainingRuntime", "name": runtime}},
+        }
+        try:
+            run(self.target, write(Create(names.TRAINJOBS, probe, dry_run=True)))
+        except DeniedError as error:
+            if f"runtime '{runtime}' not found" not in str(error):
+                raise
+            return False
+        return True
 
     def make_namespace(self) -> None:
         """Create the namespace alone."""
@@ -327,6 +345,14 @@ class World:
     def pods_of(self, job: TrainJob) -> tuple[JsonObject, ...]:
         """Read the pods of a job."""
         return self.list(names.PODS, f"{names.JOBSET_NAME}={job.meta.name}")
+
+    def told(self, job: TrainJob) -> str:
+        """Return what a reader of a failed test wants to know of a job: the states of all that belongs to it."""
+        found = [("TrainJob", self.get(names.TRAINJOBS, job.meta.name)), ("Workload", self.workload(job))]
+        found.append(("JobSet", self.get(names.JOBSETS, job.meta.name)))
+        for resource in (names.JOBS, names.PODS):
+            found += [(resource.kind, raw) for raw in self.list(resource, f"{names.JOBSET_NAME}={job.meta.name}")]
+        return "\n".join(f"{kind}: {json.dumps((raw or {}).get('status'))}" for kind, raw in found)
 
     def running(self, job: TrainJob, execution: int) -> JsonObject:
         """Wait until a pod of the job's first, second, ... execution runs, and return it.

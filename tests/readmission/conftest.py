@@ -18,9 +18,18 @@ def world(cluster: Cluster) -> World:
 
 
 @pytest.fixture(scope="module")
-def surroundings(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Surroundings]:
-    """The cluster with the shipped controller. No module that starts controllers of its own may ask for it."""
+def controllers(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Deployment, Deployment]]:
+    """The shipped controller, kept running, and a second replica that a test may start.
+
+    No module that starts controllers of its own may ask for it.
+    """
     folder = tmp_path_factory.mktemp("controllers")
     world = World(cluster).make()
-    with Deployment(world, folder, "tests") as controllers:
-        yield Surroundings(cluster, controllers, Deployment(world, folder, "second"))
+    with Deployment(world, folder, "tests") as first:
+        yield first, Deployment(world, folder, "second")
+
+
+@pytest.fixture
+def surroundings(cluster: Cluster, controllers: tuple[Deployment, Deployment]) -> Surroundings:
+    """The cluster with the shipped controller."""
+    return Surroundings(cluster, *controllers)

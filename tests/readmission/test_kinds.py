@@ -19,6 +19,10 @@ from readmission.surroundings import Surroundings
 @pytest.mark.parametrize("name", KINDS)
 def test_kind(name: str, cluster: Cluster, surroundings: Surroundings) -> None:
     run = begin(KINDS[name], cluster, surroundings, Random(name))
-    KINDS[name].play(run)
+    try:
+        KINDS[name].play(run)
+    except BaseException:
+        print(run.world.told(run.job))
+        raise
     assert len(run.world.judged(run.job)) >= 2
     run.world.stop(run.job)
