@@ -165,19 +165,28 @@ def pods_ready_timeout(run: Run) -> None:
     with run.surroundings.configured("kueue", soon):
         old = run.pod
         world.linger(old)
-        # What was never ready has half an hour; what was and is not any more has a second.
-        until("Kueue to see the pods ready", lambda: ("PodsReady", "True") in _conditions(world, run.job, "status"))
-        world.change(names.PODS, old["metadata"]["name"], not_ready, status=True)
+        # What was never ready has half an hour; what was and is not any more has a second. A Kueue that has just started
+        # may miss the JobSet in its cache, and then it begins to count at once.
         until(
-            "Kueue to evict the job", lambda: ("Evicted", "PodsReadyTimeout") in _conditions(world, run.job, "reason")
+            "Kueue to see the pods ready",
+            lambda: ("PodsReady", "True") in _conditions(world, run.job) or _timeouts(world, run.job),
         )
+        if not _timeouts(world, run.job):
+            world.change(names.PODS, old["metadata"]["name"], not_ready, status=True)
+        until("Kueue to evict the job", lambda: _timeouts(world, run.job))
         world.let_go(old)
         run.runs_again()
 
 
-def _conditions(world: World, job: TrainJob, what: str) -> set[tuple[str, str]]:
+def _timeouts(world: World, job: TrainJob) -> int:
+    """Return how often Kueue evicted a job for its pods; this stays, unlike the condition."""
+    stats = ((world.workload(job) or {}).get("status") or {}).get("schedulingStats") or {}
+    return sum(each["count"] for each in stats.get("evictions") or [] if each["reason"] == "PodsReadyTimeout")
+
+
+def _conditions(world: World, job: TrainJob) -> set[tuple[str, str]]:
     conditions = ((world.workload(job) or {}).get("status") or {}).get("conditions") or []
-    return {(entry["type"], entry[what]) for entry in conditions}
+    return {(entry["type"], entry["status"]) for entry in conditions}
 
 
 # Parts that stand still, or start again, in the middle of an eviction
