@@ -165,8 +165,8 @@ def pods_ready_timeout(run: Run) -> None:
     with run.surroundings.configured("kueue", soon):
         old = run.pod
         world.linger(old)
-        # What was never ready has half an hour; what was and is not any more has a second. A Kueue that has just started
-        # may miss the JobSet in its cache, and then it begins to count at once.
+        # What was never ready has half an hour; what was and is not any more has a second. A Kueue that has just
+        # started may not have the JobSet in its cache, and then it begins to count at once.
         until(
             "Kueue to see the pods ready",
             lambda: ("PodsReady", "True") in _conditions(world, run.job) or _timeouts(world, run.job),
