@@ -23,7 +23,17 @@ _HOLD, _OPENED = "dispatch.phpboyscout.uk/hold", "dispatch.phpboyscout.uk/opened
 _MANAGER, _COUNT = "dispatch.phpboyscout.uk/adapter", "dispatch.phpboyscout.uk/admission-count"
 _JOBSET = "jobset.sigs.k8s.io/jobset-name"
 _CHECK = "dispatch"
-_KINDS: Final = {"trainjobs": "TrainJob", "workloads": "Workload", "jobsets": "JobSet", "jobs": "Job", "pods": "Pod"}
+_KINDS: Final = {
+    "trainjobs": "TrainJob",
+    "workloads": "Workload",
+    "jobsets": "JobSet",
+    "jobs": "Job",
+    "pods": "Pod",
+    "namespaces": "Namespace",
+}
+_READ: Final = re.compile('"verb":"(get|list|watch)"')
+_BEGINNING: Final = 2000
+"""In so many characters of a line its verb is found: what it does not show is looked at whole."""
 _ACTORS: Final = {
     "system:serviceaccount:kueue-system:": "Kueue",
     "system:serviceaccount:kubeflow-system:": "Trainer",
@@ -39,7 +49,9 @@ _ACTORS: Final = {
 }
 
 
-WRONG: Final = "a controller that may be wrong on purpose"
+WRONG: Final = "somebody who may be wrong on purpose"
+ON_PURPOSE: Final = "dispatch.local/wrong-on-purpose"
+"""An annotation on a TrainJob: what is done to it from now on is wrong on purpose, and nothing for the model."""
 _UNGUARDED: Final = "-unguarded"
 """How the account of a controller ends that the guard rails do not hold back: most of these are wrong on purpose."""
 
@@ -57,10 +69,10 @@ class Transition(NamedTuple):
 
 
 class Recorded(NamedTuple):
-    """A transition, of which object of which job, in which version. `several`: the job has several replicated jobs."""
+    """A transition, of which object of which job, in which version; and why it cannot be compared, if it cannot."""
 
     what: Transition
-    several: bool
+    left_out: str
     job: str
     name: str
     at: str
@@ -105,8 +117,12 @@ def recorded(path: Path) -> Iterator[Recorded]:
     """Yield the transitions of each job of dispatch's, object by object in the order of versions."""
     known: dict[str, tuple[Value, dict[str, Any]]] = {}
     several: set[str] = set()
+    discarded: set[str] = set()
     for actor, kind, body, ends in _writes(path):
         about = body["metadata"]
+        if kind == "Namespace":
+            discarded.add(about["name"])
+            continue
         job = _job(kind, body)
         uid = str(about.get("uid"))
         if job is None or (uid not in known and ends):
@@ -119,9 +135,16 @@ def recorded(path: Path) -> Iterator[Recorded]:
         where = f"{about.get('namespace')}/{job}"
         if kind == "JobSet" and len((body.get("spec") or {}).get("replicatedJobs") or []) > 1:
             several.add(where)
+        if kind == "TrainJob" and ON_PURPOSE in (about.get("annotations") or {}):
+            actor = WRONG
         if (what := reduced(actor, kind, before, after)) is not None:
+            left_out = ""
+            if about.get("namespace") in discarded:
+                left_out = "in namespaces that are deleted"
+            elif where in several and kind in ("Job", "Pod"):
+                left_out = "of Jobs and pods where there are several replicated jobs"
             name = f"{about.get('namespace')}/{about.get('name')}"
-            yield Recorded(what, where in several, where, name, str(about["resourceVersion"]))
+            yield Recorded(what, left_out, where, name, str(about["resourceVersion"]))
 
 
 def _writes(path: Path) -> Iterator[tuple[str, str, dict[str, Any], bool]]:
@@ -129,13 +152,16 @@ def _writes(path: Path) -> Iterator[tuple[str, str, dict[str, Any], bool]]:
     found: list[tuple[int, int, str, str, dict[str, Any], bool]] = []
     latest: dict[tuple[str, str, str], dict[str, Any]] = {}
     highest = 0
-    for number, line in enumerate(path.read_text().split("\n")[:-1]):
+    for number, line in enumerate(_lines(path)):
         event = json.loads(line)
         ref = event.get("objectRef") or {}
         if not _counts(event, ref):
             continue
         actor = _actor(event["user"]["username"])
         kind = _KINDS[ref["resource"]]
+        if kind == "Namespace":  # in the log without its object
+            found.append((highest, number, actor, kind, {"metadata": {"name": ref["name"]}}, True))
+            continue
         answer = event.get("responseObject") or {}
         bodies = list(answer["items"]) if "items" in answer else [answer]
         for body in bodies:
@@ -155,6 +181,14 @@ def _writes(path: Path) -> Iterator[tuple[str, str, dict[str, Any], bool]]:
         yield actor, kind, body, ends
 
 
+def _lines(path: Path) -> Iterator[str]:
+    """Yield the whole lines that may be about a write. Most of a log is about reads, and its lines are long."""
+    with path.open() as log:
+        for line in log:
+            if line.endswith("\n") and not _READ.search(line, 0, _BEGINNING):
+                yield line
+
+
 def _actor(user: str) -> str:
     if user.endswith(_UNGUARDED):
         return WRONG
@@ -166,6 +200,7 @@ def _counts(event: Mapping[str, Any], ref: Mapping[str, Any]) -> bool:
         event.get("stage") == "ResponseComplete"
         and event.get("verb") in ("create", "update", "patch", "delete", "deletecollection")
         and ref.get("resource") in _KINDS
+        and (ref["resource"] != "namespaces" or event["verb"] == "delete")
         and ref.get("subresource") in (None, "status")
         and 200 <= ((event.get("responseStatus") or {}).get("code") or 0) < 300
         and "dryRun=" not in event.get("requestURI", "")

@@ -1,16 +1,26 @@
-"""The comparison of recorded transitions with the model's is worth something: the model cannot do just anything.
+"""What the real system did over this run is something that the explorer's model can do.
 
-The comparison itself is `python -m faithful transitions LOG`, over the audit log of a real run: see tests/README.md.
+Aspects: every write to a TrainJob, Workload, JobSet, Job or pod of dispatch's jobs that the run's API server has
+recorded, in the model's terms; a story of this file's own, so that there is one where nothing else ran; that the model
+cannot do just anything. What is left out of the comparison is in tests/README.md.
 """
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+from dispatch_gates.cluster import run
+from dispatch_gates.operations.holding import hold, release
+from dispatch_local.cluster import Cluster
 from explorer.values import Job, Pod, TrainJob, Workload
-from faithful.recorded import Transition
-from faithful.transitions import possible
+from faithful.recorded import Transition, recorded
+from faithful.transitions import compared, possible
+from world import ControllerProcess, World
 
+LEAST = 40
+"""How many transitions the story alone makes; a whole run makes thousands."""
 EVICTED = Workload(reserved=True, admitted=True, evicted=True, check="Pending")
 BEYOND = {
     "the check is set Ready while an eviction is going on": Transition(
@@ -43,3 +53,22 @@ def model() -> set[Transition]:
 @pytest.mark.parametrize("transition", BEYOND.values(), ids=BEYOND.keys())
 def test_the_model_cannot_do_anything(model: set[Transition], transition: Transition) -> None:
     assert transition not in model
+
+
+def test_the_model_can_do_what_was_recorded(cluster: Cluster, tmp_path: Path, model: set[Transition]) -> None:
+    world = World(cluster).make()
+    with ControllerProcess(world, tmp_path):
+        job = world.started_and_opened()
+        world.running(job, 1)
+        other = world.started_and_opened(priority="high")
+        world.running(other, 1)
+        world.stop(other)
+        world.running(job, 2)
+        run(world.target, hold(world.namespace, job.meta.name, job.meta.uid))
+        run(world.target, release(world.namespace, job.meta.name, job.meta.uid))
+        world.running(job, 3)
+        world.stop(job)
+    found = compared(recorded(cluster.audit_log), model)
+    print(found)
+    assert not found.strange, str(found)
+    assert found.same >= LEAST, str(found)

@@ -111,8 +111,8 @@ def possible() -> set[Transition]:
 class Compared:
     """What a comparison has found. `strange`: transitions that the model does not take, each with where it was seen.
 
-    A job is followed until it is deleted, until a controller acts on it that may be wrong on purpose, and until people
-    do to it what the model's people do not do: what becomes of it then is not the model's to say.
+    A job is followed until it or its namespace is deleted, until something acts on it that may be wrong on purpose, and
+    until people do to it what the model's people do not do: what becomes of it then is not the model's to say.
     """
 
     same: int = 0
@@ -149,8 +149,8 @@ def compared(found: Iterable[Recorded], model: set[Transition]) -> Compared:
             over[each.job] = why
         if each.job in over:
             result.left_out[over[each.job]] += 1
-        elif each.several and what.kind in ("Job", "Pod"):
-            result.left_out["of Jobs and pods where there are several replicated jobs"] += 1
+        elif each.left_out:
+            result.left_out[each.left_out] += 1
         else:
             result.kinds[what.kind] += 1
             if _is_taken(what, model):
@@ -168,7 +168,7 @@ def _is_taken(what: Transition, model: set[Transition]) -> bool:
 def _ends(what: Transition, model: set[Transition]) -> str:
     """Return why a job is not followed any more, from this transition on."""
     if what.actor == WRONG:
-        return "after a controller has acted that may be wrong on purpose"
+        return "after what is wrong on purpose"
     if what.kind == "TrainJob" and (what.after is None or getattr(what.after, "deleting", False)):
         return "of jobs that are deleted"
     if what.actor == "people" and not _is_taken(what, model):

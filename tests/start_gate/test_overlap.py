@@ -16,6 +16,7 @@ from dispatch_gates.contract.objects import JsonObject
 from dispatch_gates.contract.trainjob import TrainJob
 from dispatch_gates.operations.errors import TimedOutError
 from dispatch_gates.operations.status import JobState
+from faithful.recorded import ON_PURPOSE
 from start_gate.site import Site
 from world import count_of, until
 
@@ -96,6 +97,8 @@ def test_the_judge_notices_a_release_that_does_not_look(apart: Site, monkeypatch
     apart.linger(pod)
     apart.hold(job)
     until("the pod to be told to end", lambda: _ending(apart, job))
+    mark = {ON_PURPOSE: "true"}
+    apart.change(names.TRAINJOBS, job.meta.name, lambda body: body["metadata"]["annotations"].update(mark))
     monkeypatch.setattr(Evidence, "remains", lambda _: ())
     assert apart.release(job).count == 2
     monkeypatch.undo()
