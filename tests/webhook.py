@@ -25,9 +25,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from dispatch_gates.cluster import run
 from dispatch_gates.contract.names import Resource
-from dispatch_gates.requests import Delete, Operation
 from dispatch_local.layout import Addresses
 from world import CONFIG_MAPS, World, until
 
@@ -101,9 +99,7 @@ class Webhook:
         return self._probed.is_set()
 
     def _remove(self) -> None:
-        raw = self._world.get(self.configurations, self._name, cluster_scoped=True)
-        assert raw is not None
-        run(self._world.target, _delete(self.configurations, raw["metadata"]))
+        self._world.delete(self.configurations, self._name, cluster_scoped=True)
 
     def _answer(self, review: Any) -> Any:
         asked = review["request"]
@@ -113,10 +109,6 @@ class Webhook:
         else:
             answer |= self.answer(asked)
         return {"apiVersion": review["apiVersion"], "kind": review["kind"], "response": answer}
-
-
-def _delete(configurations: Resource, metadata: dict[str, str]) -> Operation[None]:
-    yield Delete(configurations, "", metadata["name"], metadata["uid"], metadata["resourceVersion"])
 
 
 def _handler(answer: Callable[[Any], Any]) -> type[BaseHTTPRequestHandler]:

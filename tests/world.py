@@ -154,6 +154,21 @@ class World:
             except ConflictError:
                 continue
 
+    def delete(self, resource: Resource, name: str, *, cluster_scoped: bool = False) -> None:
+        """Delete an object, again and again where others write first; do not wait until it is gone."""
+
+        def delete() -> Operation[None]:
+            raw = yield from find(resource, namespace, name)
+            if raw is not None:
+                yield Delete(resource, namespace, name, raw["metadata"]["uid"], raw["metadata"]["resourceVersion"])
+
+        namespace = "" if cluster_scoped else self.namespace
+        while True:
+            try:
+                return run(self.target, delete())
+            except ConflictError:
+                continue
+
     # Set-up
 
     def make(self) -> World:
@@ -240,9 +255,7 @@ class World:
             yield
         finally:
             for kind in (POLICY_BINDINGS, POLICIES):
-                raw = self.get(kind, self.namespace, cluster_scoped=True)
-                assert raw is not None
-                run(self.target, _delete(kind, raw["metadata"]))
+                self.delete(kind, self.namespace, cluster_scoped=True)
 
     def _refuses(self) -> bool:
         try:
@@ -492,10 +505,6 @@ class World:
         executions = [count for count, _ in timeline.jobs[f"{self.namespace}/{job.meta.name}"].resumes if count]
         assert executions == sorted(set(executions))
         return tuple(executions)
-
-
-def _delete(resource: Resource, metadata: dict[str, str]) -> Operation[None]:
-    yield Delete(resource, "", metadata["name"], metadata["uid"], metadata["resourceVersion"])
 
 
 def runtime() -> dict[str, Any]:

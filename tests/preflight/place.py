@@ -13,13 +13,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from dispatch_gates.cluster import Target, run
+from dispatch_gates.cluster import Target
 from dispatch_gates.cluster.preflight import run_preflight
 from dispatch_gates.contract import names
 from dispatch_gates.contract.identity import Identity
 from dispatch_gates.contract.objects import JsonObject
 from dispatch_gates.operations.preflight import Asked, Report
-from dispatch_gates.requests import Delete, Operation
 from dispatch_infra.rights import adapter_cluster_rules, adapter_rules
 from dispatch_local.cluster import Cluster
 from start_gate.site import Site
@@ -92,13 +91,7 @@ class Place(Site):
 
     def remove_probe(self, name: str) -> None:
         """Delete a probe."""
-
-        def delete(metadata: dict[str, str]) -> Operation[None]:
-            yield Delete(names.TRAINJOBS, self.namespace, name, metadata["uid"], metadata["resourceVersion"])
-
-        for probe in self.probes():
-            if probe["metadata"]["name"] == name:
-                run(self.target, delete(probe["metadata"]))
+        self.delete(names.TRAINJOBS, name)
 
     def account(self, name: str, folder: Path, *, without: tuple[str, str] | None = None, bare: bool = False) -> Target:
         """Return the cluster as a ServiceAccount sees it that has the adapter's rights, all but one, or none at all."""

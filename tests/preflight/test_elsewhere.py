@@ -20,7 +20,7 @@ from dispatch_gates.contract.guard_rails import Level
 from dispatch_gates.contract.objects import JsonObject
 from dispatch_gates.operations.guard_rails import guard_rails
 from dispatch_gates.operations.preflight import Report
-from dispatch_gates.requests import Create, Delete, Operation, select, write
+from dispatch_gates.requests import Create, select, write
 from dispatch_infra import guard_rails_manifests as manifests
 from dispatch_infra.policies import Accounts, policies
 from dispatch_local.cluster import Cluster
@@ -59,15 +59,11 @@ def _rails(place: Place, actions: tuple[str, ...]) -> None:
     """Install the guard rails anew, so that they deny or report; nowhere, where there are no `actions`."""
     for resource in (names.POLICY_BINDINGS, names.POLICIES):
         for raw in run(place.target, select(resource, "", names.GUARD_RAILS)).items:
-            run(place.target, _delete(resource, raw["metadata"]))
+            place.delete(resource, raw["metadata"]["name"], cluster_scoped=True)
     found = policies(WHO, names.ADMISSION_CHECK, Level.ADMISSIONS) if actions else []
     for policy in found:
         run(place.target, write(Create(names.POLICIES, manifests.policy(policy))))
         run(place.target, write(Create(names.POLICY_BINDINGS, manifests.binding(policy, actions))))
-
-
-def _delete(resource: names.Resource, metadata: dict[str, str]) -> Operation[None]:
-    yield Delete(resource, "", metadata["name"], metadata["uid"], metadata["resourceVersion"])
 
 
 def _level(place: Place) -> Level:

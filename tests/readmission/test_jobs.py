@@ -16,11 +16,9 @@ from typing import Any
 import pytest
 
 from dispatch_admission.act import Result
-from dispatch_gates.cluster import run
 from dispatch_gates.contract import names
 from dispatch_gates.contract.objects import JsonObject
 from dispatch_gates.contract.trainjob import TrainJob
-from dispatch_gates.requests import Delete, Operation
 from dispatch_local.cluster import Cluster
 from readmission.passes import Pass, admit, reserved_and_quiet, world_by_request
 from world import World, count_of, initializer, until
@@ -165,11 +163,7 @@ def _made_anew(world: World, job: TrainJob) -> None:
     workload = world.workload(job)
     assert workload is not None
     name, uid = workload["metadata"]["name"], workload["metadata"]["uid"]
-
-    def delete() -> Operation[None]:
-        yield Delete(names.WORKLOADS, world.namespace, name, uid, workload["metadata"]["resourceVersion"])
-
-    run(world.target, delete())
+    world.delete(names.WORKLOADS, name)
 
     def another() -> bool:
         found = world.workload(job)

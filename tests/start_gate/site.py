@@ -21,7 +21,7 @@ from dispatch_gates.operations.opening import Opened, open_job
 from dispatch_gates.operations.start import Started, start
 from dispatch_gates.operations.status import JobState, Status, status
 from dispatch_gates.operations.stop import stop
-from dispatch_gates.requests import ConflictError, Create, Delete, Operation, find, write
+from dispatch_gates.requests import Create, write
 from world import WAIT_SECONDS, World, until
 
 CONFIG_MAPS = Resource("", "v1", "configmaps", "ConfigMap")
@@ -44,14 +44,7 @@ class Site(World):
 
     def discard(self) -> None:
         """Delete the namespace and what is in it, so that its pods take no room from other tests; do not wait."""
-        namespace = self.get(names.NAMESPACES, self.namespace, cluster_scoped=True)
-        assert namespace is not None
-        metadata = namespace["metadata"]
-
-        def delete() -> Operation[None]:
-            yield Delete(names.NAMESPACES, "", metadata["name"], metadata["uid"], metadata["resourceVersion"])
-
-        run(self.target, delete())
+        self.delete(names.NAMESPACES, self.namespace, cluster_scoped=True)
 
     # The adapter's operations
 
@@ -154,21 +147,7 @@ class Site(World):
 
     def remove(self, resource: Resource, name: str) -> None:
         """Delete an object and what keeps it, and wait until it is gone."""
-
-        def delete() -> Operation[None]:
-            raw = yield from find(resource, self.namespace, name)
-            if raw is not None:
-                metadata = raw["metadata"]
-                yield Delete(resource, self.namespace, name, metadata["uid"], metadata["resourceVersion"])
-
-        def deleted() -> bool:
-            try:
-                run(self.target, delete())
-            except ConflictError:
-                return False  # somebody else wrote first
-            return True
-
-        until(f"the deletion of {resource} {name}", deleted)
+        self.delete(resource, name)
         raw = self.get(resource, name)
         if raw is not None and raw["metadata"].get("finalizers"):
             self.change(resource, name, lambda body: body["metadata"].pop("finalizers"))
