@@ -48,6 +48,10 @@ class AdmissionController(pulumi.ComponentResource):
             kind = existing(manifests.SERVICE_MONITORS, f"{name}-prometheus", pulumi.ResourceOptions(parent=self))
             monitor = manifests.service_monitor(args)
             KubernetesObject(f"{name}-service-monitor", monitor, self._after([kind, deployment]))
+        if args.prometheus_rule:
+            kind = existing(manifests.PROMETHEUS_RULES, f"{name}-prometheus-rules", pulumi.ResourceOptions(parent=self))
+            alerts = manifests.prometheus_rule(args)
+            KubernetesObject(f"{name}-prometheus-rule", alerts, self._after([kind, deployment]))
         self.admission_check = KubernetesObject(
             f"{name}-check",
             manifests.admission_check(args),

@@ -47,6 +47,8 @@ class ControllerArgs:
     """Where the API server listens, behind its Service: network policies see that port."""
     service_monitor: bool = False
     """Have the Prometheus operator scrape the metrics. Its kinds have to be there."""
+    prometheus_rule: bool = False
+    """Give the Prometheus operator the alerts of `dispatch_infra.alerts`. Its kinds have to be there."""
 
     def __post_init__(self) -> None:
         for port in self.api_server_ports:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from dispatch_gates.contract import names
-from dispatch_infra import rights
+from dispatch_infra import alerts, rights
 from dispatch_infra.arguments import ControllerArgs
 
 Manifest = dict[str, Any]
@@ -14,6 +14,7 @@ LABELS: Final = {"app.kubernetes.io/name": names.CONTROLLER, "app.kubernetes.io/
 SELECTOR: Final = {"app.kubernetes.io/name": names.CONTROLLER}
 
 SERVICE_MONITORS: Final = names.Resource("monitoring.coreos.com", "v1", "servicemonitors", "ServiceMonitor")
+PROMETHEUS_RULES: Final = names.Resource("monitoring.coreos.com", "v1", "prometheusrules", "PrometheusRule")
 PORT: Final = 8080
 PORT_NAME: Final = "http"
 USER: Final = 65532
@@ -159,6 +160,16 @@ def service_monitor(args: ControllerArgs) -> Manifest:
             "selector": {"matchLabels": SELECTOR},
             "endpoints": [{"port": PORT_NAME, "path": "/metrics", "interval": "30s"}],
         },
+    }
+
+
+def prometheus_rule(args: ControllerArgs) -> Manifest:
+    """Return the alerts, as the Prometheus operator takes them."""
+    return {
+        "apiVersion": PROMETHEUS_RULES.api_version,
+        "kind": PROMETHEUS_RULES.kind,
+        "metadata": _metadata(args),
+        "spec": alerts.rules(),
     }
 
 

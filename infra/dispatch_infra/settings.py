@@ -65,6 +65,7 @@ def read(config: pulumi.Config) -> Settings:
             network_policy=_get(config, "networkPolicy", pulumi.Config.get_bool, False),
             api_server_ports=_object(config, "apiServerPorts", (443, 6443), _numbers),
             service_monitor=_get(config, "serviceMonitor", pulumi.Config.get_bool, False),
+            prometheus_rule=_get(config, "prometheusRule", pulumi.Config.get_bool, False),
         ),
         guard_rails=_guard_rails(config),
         queue=_queue(config),

@@ -13,6 +13,7 @@ import pytest
 
 from dispatch_infra import ControllerArgs
 from dispatch_infra import controller_manifests as manifests
+from dispatch_infra.alerts import ALERTS
 
 DIGEST = "registry.example.com/dispatch-admission@sha256:" + "0a" * 32
 ARGS = ControllerArgs(image=DIGEST)
@@ -163,6 +164,13 @@ def test_a_network_policy_lets_in_the_metrics_and_out_the_api_server() -> None:
     assert policy["spec"]["egress"][0] == {"ports": [{"protocol": "TCP", "port": 8443}]}
     with pytest.raises(ValueError, match="apiServerPorts 0 is out of bounds"):
         replace(ARGS, api_server_ports=[0])
+
+
+def test_the_alerts_are_those_of_the_list() -> None:
+    rule = manifests.prometheus_rule(ARGS)
+    assert (rule["apiVersion"], rule["kind"]) == ("monitoring.coreos.com/v1", "PrometheusRule")
+    (group,) = rule["spec"]["groups"]
+    assert [entry["alert"] for entry in group["rules"]] == [alert.name for alert in ALERTS]
 
 
 def test_a_service_monitor_finds_the_services_port() -> None:

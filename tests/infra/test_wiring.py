@@ -293,6 +293,18 @@ def test_of_a_queue_of_somebody_elses_only_our_entry_is_ours() -> None:
     assert {"ClusterQueuePatch", "ProvenClusterQueue"} <= recorder.before(local)
 
 
+@pytest.mark.parametrize(
+    ("setting", "kind"),
+    [({"service_monitor": True}, "ServiceMonitor"), ({"prometheus_rule": True}, "PrometheusRule")],
+)
+def test_what_the_prometheus_operator_is_told_comes_where_its_kinds_are(setting: dict[str, bool], kind: str) -> None:
+    recorder = run(lambda: AdmissionController("admission", ControllerArgs(image=IMAGE, **setting)))
+    (found,) = recorder.of_kind(kind)
+    assert f"{kind.lower()}s.monitoring.coreos.com" in recorder.before(found)
+    others = {"ServiceMonitor", "PrometheusRule"} - {kind}
+    assert not [found for other in others for found in recorder.of_kind(other)]
+
+
 def test_a_queue_takes_the_name_of_the_check_from_its_controller() -> None:
     def program() -> None:
         controller = AdmissionController("admission", ControllerArgs(image=IMAGE, admission_check="renamed"))
