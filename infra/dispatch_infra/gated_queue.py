@@ -31,12 +31,12 @@ class GatedQueue(pulumi.ComponentResource):
 
     With `existing` the ClusterQueue is somebody else's: our check is added to it, none of its other fields is
     taken over, and it is seen to stand before every flavor, with `pods` covered. Should its owner take the check out
-    again, refreshing warns of it and the next update fails or mends it. Destroy takes the check out of a queue that
-    goes on: whatever waits there is then admitted, so have its owner stop the queue first.
+    again, refreshing warns of it and the next update puts it back, or says what hinders it. Destroy takes the check
+    out of a queue that goes on, but not while a job of dispatch's could start for want of it: it fails then.
     """
 
     cluster_queue: pulumi.Resource
-    """The ClusterQueue, or the proof that somebody else's holds every job for our check."""
+    """The ClusterQueue, or our check in somebody else's."""
     local_queues: Sequence[KubernetesObject]
 
     def __init__(
@@ -81,10 +81,8 @@ class GatedQueue(pulumi.ComponentResource):
 
     def _wired(self, name: str, args: QueueArgs, check: Sequence[pulumi.Resource]) -> pulumi.Resource:
         """Add our check to somebody else's ClusterQueue, and see that it stands before every job of it."""
-        ours = KubernetesPatch(f"{name}-check", manifests.our_check(args), self._after(check))
-        return ProvenClusterQueue(
-            f"{name}-cluster-queue", args, opts=pulumi.ResourceOptions(parent=self, depends_on=[ours])
-        )
+        after = pulumi.ResourceOptions(parent=self, depends_on=[self._kueue, *check])
+        return ProvenClusterQueue(f"{name}-cluster-queue", args, opts=after)
 
     def _local_queues(self, name: str, args: QueueArgs, rails: GuardRails | None) -> list[KubernetesObject]:
         guarded: dict[str, list[pulumi.Resource]] = {}

@@ -1,8 +1,8 @@
 """What no manifest can say, because only the cluster knows.
 
 That accounts are those of the managers; that policies refuse what they must; that a ClusterQueue of somebody else's
-holds every job for our check. Dynamic resources: their creation asks the API server and fails where the answer is not
-as declared; refreshing asks again, so that what somebody took away shows as drift.
+holds every job for our check, once that is in it. Dynamic resources: their creation asks the API server and fails where
+the answer is not as declared; refreshing asks again, so that what somebody took away shows as drift.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from pulumi.dynamic import CreateResult, DiffResult, ReadResult, Resource, Resou
 from dispatch_gates.cluster import ClusterConfigError, Target, run
 from dispatch_gates.contract import names
 from dispatch_gates.contract.guard_rails import Level
-from dispatch_gates.contract.objects import JsonObject, flag
+from dispatch_gates.contract.objects import JsonObject, MalformedError, flag
 from dispatch_gates.operations.guard_rails import guard_rails
-from dispatch_gates.operations.preflight.queue import gate_problem
-from dispatch_gates.requests import ApiError, Create, Operation, Pause, find
+from dispatch_gates.requests import ApiError, Create, Operation, Pause
+from dispatch_infra import foreign_queue
 from dispatch_infra.arguments import GuardRailsArgs, QueueArgs
 
 Props = Mapping[str, Any]
@@ -84,22 +84,6 @@ def rails_hold(namespace: str, level: Level) -> Operation[Level]:
     )
 
 
-def queue_is_gated(cluster_queue: str, check: str) -> Operation[str]:
-    """Raise `ProofError` where something lets jobs of the ClusterQueue past our check; return the check's name."""
-    if problem := (yield from queue_problem(cluster_queue, check)):
-        raise ProofError(problem)
-    return check
-
-
-def queue_problem(cluster_queue: str, check: str) -> Operation[str]:
-    """Return what lets jobs of the ClusterQueue past our check, and what to do; empty where nothing does."""
-    raw = yield from find(names.CLUSTER_QUEUES, "", cluster_queue)
-    if raw is None:
-        return f"ClusterQueue {cluster_queue} does not exist: its owner has to create it first."
-    problem = gate_problem(raw, cluster_queue, check)
-    return f"{problem[0]}. To do: {problem[1]}." if problem else ""
-
-
 def camel(name: str) -> str:
     """Return the name as settings spell it."""
     first, *rest = name.split("_")
@@ -139,7 +123,7 @@ class _Provider(ResourceProvider):
 def _run(props: Props, operation: Operation[Any]) -> Any:
     try:
         return run(Target(kubeconfig=props.get("kubeconfig"), context=props.get("context")), operation)
-    except (ApiError, ClusterConfigError) as error:
+    except (ApiError, ClusterConfigError, MalformedError) as error:
         message = " ".join(str(error).split())
     raise ProofError(message)  # outside the handler, so that no second traceback is printed
 
@@ -170,18 +154,39 @@ class ProvenGuardRailsProvider(_Provider):
 
 
 class ProvenClusterQueueProvider(_Provider):
-    """Asks whether somebody else's ClusterQueue holds every job for our check."""
+    """Puts our check into somebody else's ClusterQueue, where every job is then held for it."""
 
     def proof(self, props: Props) -> Operation[Any]:
-        """Return the questions."""
-        return queue_is_gated(props["cluster_queue"], props["wanted"])
+        """Return what puts it there."""
+        return _no_problem(foreign_queue.wire(props["cluster_queue"], props["wanted"]), props["wanted"])
+
+    def diff(self, _id: str, olds: Props, news: Props) -> DiffResult:
+        """Go to another queue before the check leaves this one."""
+        found = super().diff(_id, olds, news)
+        moved = ["cluster_queue"] if olds.get("cluster_queue") != news.get("cluster_queue") else []
+        return DiffResult(changes=found.changes, replaces=moved, delete_before_replace=False)
+
+    def update(self, _id: str, olds: Props, news: Props) -> UpdateResult:
+        """Put it there again, or another in its place."""
+        wired = foreign_queue.wire(news["cluster_queue"], news["wanted"], instead_of=olds["wanted"])
+        return UpdateResult({**news, "proven": _run(news, _no_problem(wired, news["wanted"]))})
 
     def read(self, id_: str, props: Props) -> ReadResult:
-        """Tell whether it still does."""
-        problem = _run(props, queue_problem(props["cluster_queue"], props["wanted"]))
+        """Tell whether it still holds every job."""
+        problem = _run(props, foreign_queue.problem(props["cluster_queue"], props["wanted"]))
         if problem:
             pulumi.log.warn(problem)
         return ReadResult(id_, {**props, "proven": problem or props["wanted"]})
+
+    def delete(self, _id: str, props: Props) -> None:
+        """Take it out, once no job can start for that."""
+        _run(props, _no_problem(foreign_queue.unwire(props["cluster_queue"], props["wanted"]), None))
+
+
+def _no_problem(operation: Operation[str], result: Any) -> Operation[Any]:
+    if problem := (yield from operation):
+        raise ProofError(problem)
+    return result
 
 
 class ProvenAccounts(Resource, module="dispatch", name="ProvenAccounts"):
@@ -211,7 +216,7 @@ class ProvenGuardRails(Resource, module="dispatch", name="ProvenGuardRails"):
 
 
 class ProvenClusterQueue(Resource, module="dispatch", name="ProvenClusterQueue"):
-    """Somebody else's ClusterQueue, seen to hold every job for our check."""
+    """Somebody else's ClusterQueue with our check in it, seen to hold every job for it."""
 
     def __init__(self, resource_name: str, args: QueueArgs, *, opts: pulumi.ResourceOptions) -> None:
         """Declare it."""

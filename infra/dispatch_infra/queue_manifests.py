@@ -72,16 +72,6 @@ def cluster_queue(args: QueueArgs) -> Manifest:
     }
 
 
-def our_check(args: QueueArgs) -> Manifest:
-    """Return what of somebody else's ClusterQueue is ours: one entry of a list that the API server merges by name."""
-    return {
-        "apiVersion": names.CLUSTER_QUEUES.api_version,
-        "kind": names.CLUSTER_QUEUES.kind,
-        "metadata": {"name": args.cluster_queue},
-        "spec": {"admissionChecksStrategy": {"admissionChecks": [{"name": args.admission_check}]}},
-    }
-
-
 def local_queue(args: QueueArgs, queue: LocalQueue) -> Manifest:
     """Return one LocalQueue of the ClusterQueue."""
     return {

@@ -285,20 +285,22 @@ def test_of_a_queue_of_somebody_elses_only_our_entry_is_ours() -> None:
 
     recorder = run(program)
     assert recorder.of_kind("ClusterQueue") == recorder.of_kind("ResourceFlavor") == []
-    (patch,) = recorder.of_kind("ClusterQueuePatch")
-    assert patch.inputs["metadata"] == {"name": "theirs"}
-    assert patch.inputs["spec"] == {"admissionChecksStrategy": {"admissionChecks": [{"name": "dispatch"}]}}
-    assert "AdmissionCheck" in recorder.before(patch)
+    (wired,) = recorder.of_kind("ProvenClusterQueue")
+    assert (wired.inputs["cluster_queue"], wired.inputs["wanted"]) == ("theirs", "dispatch")
+    assert "AdmissionCheck" in recorder.before(wired)
     (local,) = recorder.of_kind("LocalQueue")
-    assert {"ClusterQueuePatch", "ProvenClusterQueue"} <= recorder.before(local)
+    assert "ProvenClusterQueue" in recorder.before(local)
 
 
 @pytest.mark.parametrize(
-    ("setting", "kind"),
-    [({"service_monitor": True}, "ServiceMonitor"), ({"prometheus_rule": True}, "PrometheusRule")],
+    ("args", "kind"),
+    [
+        (ControllerArgs(image=IMAGE, service_monitor=True), "ServiceMonitor"),
+        (ControllerArgs(image=IMAGE, prometheus_rule=True), "PrometheusRule"),
+    ],
 )
-def test_what_the_prometheus_operator_is_told_comes_where_its_kinds_are(setting: dict[str, bool], kind: str) -> None:
-    recorder = run(lambda: AdmissionController("admission", ControllerArgs(image=IMAGE, **setting)))
+def test_what_the_prometheus_operator_is_told_comes_where_its_kinds_are(args: ControllerArgs, kind: str) -> None:
+    recorder = run(lambda: AdmissionController("admission", args))
     (found,) = recorder.of_kind(kind)
     assert f"{kind.lower()}s.monitoring.coreos.com" in recorder.before(found)
     others = {"ServiceMonitor", "PrometheusRule"} - {kind}

@@ -162,8 +162,8 @@ class Counts(dict[str, int]):
 
     @property
     def unchanged(self) -> bool:
-        """Whether the run did nothing."""
-        return set(self) == {"same"}
+        """Whether the run did nothing but look."""
+        return "same" in self and set(self) <= {"same", "read"}
 
 
 def _nothing() -> None:
