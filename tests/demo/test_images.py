@@ -31,6 +31,8 @@ RUN echo "$GREETING" > /out \\
 FROM ${BASE}
 COPY --from=build /out /opt/
 ENV A=1 B="2 3"
+LABEL title="a b" \\
+      version=1
 USER 65532:65532
 WORKDIR /opt
 ENTRYPOINT ["/opt/out", "--x"]
@@ -63,6 +65,7 @@ def test_runs_two_stages(build: dockerfile.Builder) -> None:
     assert (stage.root / "opt" / "out").read_text() == "hi\nfrom the context\n"
     assert not (stage.root / "in").exists()
     assert stage.env == {"PATH": dockerfile.PATH, "A": "1", "B": "2 3"}
+    assert stage.labels == {"title": "a b", "version": "1"}
     assert (stage.user, stage.workdir, stage.entrypoint) == ("65532:65532", "/opt", ["/opt/out", "--x"])
 
 
@@ -91,7 +94,7 @@ def test_refuses_what_it_does_not_know(build: dockerfile.Builder, steps: str, ex
 
 
 def test_the_controllers_dockerfile_uses_only_what_is_known() -> None:
-    known = {"ARG", "FROM", "COPY", "RUN", "ENV", "USER", "WORKDIR", "ENTRYPOINT"}
+    known = {"ARG", "FROM", "COPY", "RUN", "ENV", "LABEL", "USER", "WORKDIR", "ENTRYPOINT"}
     assert {name for _, name, _ in dockerfile.parse(images.DOCKERFILE.read_text())} <= known
 
 

@@ -4,7 +4,7 @@ It makes the local image by the very steps that docker or buildah would take, on
 neither. What it does not know is an error, never skipped: an image that differs silently from the one
 that users build would make every test on it worthless.
 
-Known: ARG, FROM .. AS, COPY [--from=stage] one-source target, RUN (shell form), ENV, USER, WORKDIR,
+Known: ARG, FROM .. AS, COPY [--from=stage] one-source target, RUN (shell form), ENV, LABEL, USER, WORKDIR,
 ENTRYPOINT (JSON form), comments and line continuations.
 """
 
@@ -37,6 +37,7 @@ class Stage:
     user: str = ""
     workdir: str = "/"
     entrypoint: list[str] = field(default_factory=list)
+    labels: dict[str, str] = field(default_factory=dict)
 
     @property
     def variables(self) -> dict[str, str]:
@@ -85,6 +86,7 @@ class Builder:
             "COPY": self._copy,
             "RUN": self._run,
             "ENV": self._env,
+            "LABEL": self._label,
             "USER": self._user,
             "WORKDIR": self._workdir,
             "ENTRYPOINT": self._entrypoint,
@@ -157,11 +159,17 @@ class Builder:
             raise DockerfileError(f"RUN ended with {done.returncode}:\n{done.stdout}{done.stderr}".rstrip())
 
     def _env(self, rest: str) -> None:
+        self._stage.env.update(self._pairs("ENV", rest))
+
+    def _label(self, rest: str) -> None:
+        self._stage.labels.update(self._pairs("LABEL", rest))
+
+    def _pairs(self, instruction: str, rest: str) -> Iterator[tuple[str, str]]:
         for word in shlex.split(_expand(rest, self._stage.variables)):
             name, separator, value = word.partition("=")
             if not separator:
-                raise DockerfileError(f"ENV {rest}: only NAME=value is known")
-            self._stage.env[name] = value
+                raise DockerfileError(f"{instruction} {rest}: only NAME=value is known")
+            yield name, value
 
     def _user(self, rest: str) -> None:
         self._stage.user = _expand(rest, self._stage.variables)

@@ -28,7 +28,7 @@ from dispatch_local.locks import directory_lock
 Progress = Callable[[str], None]
 PURPOSE = "making the images of the local cluster"
 LOCAL = wheels.PROJECT / "infra" / "local"
-CODE = [Path(__file__).with_name(f"{module}.py") for module in ("images", "oci", "dockerfile", "wheels")]
+CODE = [Path(__file__).with_name(f"{module}.py") for module in ("images", "oci", "dockerfile", "wheels", "sbom")]
 TRAIN = LOCAL / "demo" / "train.py"
 DOCKERFILE = wheels.PROJECT / "controller" / "Dockerfile"
 
@@ -189,7 +189,7 @@ def _controller(cache: Path, scratch: Path, progress: Progress) -> Path:
     progress("running controller/Dockerfile")
     builder = dockerfile.Builder(context, scratch, unpack, {"PYTHON_IMAGE": BASE_IMAGE})
     stage = builder.build(DOCKERFILE.read_text())
-    settings = oci.Settings(stage.entrypoint, stage.env, stage.user, stage.workdir)
+    settings = oci.Settings(stage.entrypoint, stage.env, stage.user, stage.workdir, stage.labels)
     return _archive("controller", [base], stage.root, before, settings, scratch)
 
 

@@ -34,6 +34,7 @@ class Settings:
     env: Mapping[str, str] | None = None
     user: str = ""
     workdir: str = "/"
+    labels: Mapping[str, str] | None = None
 
 
 def snapshot(root: Path) -> dict[str, Fingerprint]:
@@ -76,6 +77,7 @@ def write_archive(reference: str, layers: Sequence[Path], settings: Settings, ta
                 "Env": [f"{key}={value}" for key, value in (settings.env or {}).items()],
                 "User": settings.user,
                 "WorkingDir": settings.workdir,
+                **({"Labels": dict(settings.labels)} if settings.labels else {}),
             },
             "rootfs": {"type": "layers", "diff_ids": [f"sha256:{digest}" for digest in digests]},
         }

@@ -1,8 +1,8 @@
 """Collects what the controller's image is made from: `python -m dispatch_local.wheels`.
 
 The folder it fills (dist/wheels) holds the project's own wheel, the wheels of everything that
-`dispatch-gates[controller]` needs at the versions and hashes of requirements.lock, and a
-requirements.txt that names each file's SHA-256. controller/Dockerfile needs nothing else.
+`dispatch-gates[controller]` needs at the versions and hashes of requirements.lock, a
+requirements.txt that names each file's SHA-256, and the bill of materials. controller/Dockerfile needs nothing else.
 """
 
 from __future__ import annotations
@@ -18,16 +18,19 @@ import tomllib
 from collections.abc import Callable, Iterator, Sequence
 from importlib import metadata
 from pathlib import Path
+from typing import Any
 
 import click
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from dispatch_local import sbom
 from dispatch_local.errors import LocalError
 
 PROJECT = Path(__file__).resolve().parents[3]
 DISTRIBUTION = "dispatch-gates"
 EXTRA = "controller"
+IMAGE = "dispatch-admission"
 # All that the wheels are made from, below PROJECT.
 SOURCES = (
     *("provider/dispatch_gates", "controller/dispatch_admission", "infra/dispatch_infra"),
@@ -53,6 +56,7 @@ def collect(target: Path, cache: Path, progress: Callable[[str], None]) -> None:
         progress(f"building the wheel of {DISTRIBUTION}")
         _pip("wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", str(fresh), str(PROJECT))
         (fresh / "requirements.txt").write_text("".join(_pinned(fresh)))
+        (fresh / sbom.FILE).write_text(sbom.bill(IMAGE, _project()["version"], list(fresh.glob("*.whl"))))
         shutil.rmtree(target, ignore_errors=True)
         fresh.rename(target)
 
@@ -91,8 +95,13 @@ def closure(requirements: Sequence[str]) -> set[str]:
 
 def requirements() -> list[str]:
     """Return what the controller requires directly, from pyproject.toml: installed metadata may be older."""
-    project = tomllib.loads((PROJECT / "pyproject.toml").read_text())["project"]
+    project = _project()
     return [*project["dependencies"], *project["optional-dependencies"][EXTRA]]
+
+
+def _project() -> dict[str, Any]:
+    project: dict[str, Any] = tomllib.loads((PROJECT / "pyproject.toml").read_text())["project"]
+    return project
 
 
 def _dependencies(cache: Path, progress: Callable[[str], None]) -> Path:
