@@ -547,12 +547,19 @@ class ControllerProcess:
     """
 
     def __init__(
-        self, world: World, folder: Path, *, mutations: Iterable[tuple[str, str, str]] = (), lease: str = "tests"
+        self,
+        world: World,
+        folder: Path,
+        *,
+        mutations: Iterable[tuple[str, str, str]] = (),
+        lease: str = "tests",
+        lease_seconds: float = LEASE_SECONDS,
     ) -> None:
         self._world = world
         self._folder = folder / f"controller-{secrets.token_hex(3)}"
         self._mutations = tuple(mutations)
         self._lease = lease
+        self._lease_seconds = lease_seconds
         self._process: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> Self:
@@ -563,8 +570,15 @@ class ControllerProcess:
         kubeconfig = controller_kubeconfig(self._world, self._folder / "kubeconfig", self._lease)
         environment = {**os.environ, "PYTHONPATH": self._mutated(), "PYTHONWARNINGS": "default"}
         command = [sys.executable, "-m", "dispatch_admission", "--kubeconfig", str(kubeconfig), "--namespace"]
-        command += [names.CONTROLLER_NAMESPACE, "--lease-name", self._lease, "--lease-seconds", str(LEASE_SECONDS)]
-        command += ["--listen", f"127.0.0.1:{port}", "--log-level", "DEBUG"]
+        command += [names.CONTROLLER_NAMESPACE, "--lease-name", self._lease]
+        command += [
+            "--lease-seconds",
+            str(self._lease_seconds),
+            "--listen",
+            f"127.0.0.1:{port}",
+            "--log-level",
+            "DEBUG",
+        ]
         with self.log.open("wb") as log:
             self._process = subprocess.Popen(command, stdout=log, stderr=log, env=environment, cwd=self._folder)
         try:
@@ -667,12 +681,19 @@ class Deployment:
     """
 
     def __init__(
-        self, world: World, folder: Path, lease: str = "tests", *, mutations: Iterable[tuple[str, str, str]] = ()
+        self,
+        world: World,
+        folder: Path,
+        lease: str = "tests",
+        *,
+        mutations: Iterable[tuple[str, str, str]] = (),
+        lease_seconds: float = LEASE_SECONDS,
     ) -> None:
         self._world = world
         self._folder = folder
         self._lease = lease
         self._mutations = tuple(mutations)
+        self._lease_seconds = lease_seconds
         self._process: ControllerProcess | None = None
         self._turn = threading.Lock()
         self._ending = threading.Event()
@@ -711,7 +732,13 @@ class Deployment:
                 self._process.signal(number)
 
     def _start(self) -> None:
-        process = ControllerProcess(self._world, self._folder, lease=self._lease, mutations=self._mutations)
+        process = ControllerProcess(
+            self._world,
+            self._folder,
+            mutations=self._mutations,
+            lease=self._lease,
+            lease_seconds=self._lease_seconds,
+        )
         self._process = process.__enter__()
 
     def _keep(self) -> None:

@@ -38,6 +38,7 @@ SHARE = 40
 """Of so many runs each ordinary kind gets one; stalls, of which there must be most, get what is left."""
 RUNS_OF_A_JOB = 6
 AUDIT_EVERY = 60
+LONG_LEASE = 15.0
 
 
 @dataclass(frozen=True)
@@ -162,10 +163,9 @@ class Soak:
         return table
 
 
-def among_many(cluster: Cluster, controllers: Deployment, second: Deployment, number: int) -> None:
+def among_many(cluster: Cluster, controller: Deployment, number: int) -> None:
     """Have foreign jobs waved through while `number` Workloads wait; raises where they are not."""
-    surroundings = Surroundings(cluster, controllers, second)
-    with surroundings.configured("kueue", all_frameworks):
+    with cluster.configured("kueue", all_frameworks), controller:
         world = World(cluster, pods=number + 50).make()
         alone = {kind: waved_through(world, kind, f"alone-{kind.lower()}") for kind in FOREIGN}
         job = world.started_and_opened()
@@ -212,8 +212,9 @@ def main(count: int, seed: int | None, lanes: int, only: tuple[str, ...], number
                     if before // AUDIT_EVERY < soak.done // AUDIT_EVERY:
                         good = soak.audited() and good
                 click.echo(f"{total} runs in {(time.monotonic() - began) / 60:.1f} min")
-                if number:
-                    among_many(cluster, controllers, second, number)
+            if number:
+                # Nothing is killed here, so that the Lease may last as long as people's.
+                among_many(cluster, Deployment(base, Path(folder), "many", lease_seconds=LONG_LEASE), number)
         good = soak.audited() and not soak.failures.total() and good
         Console().print(soak.summary())
     finally:
