@@ -6,6 +6,7 @@ every now and then and at the end: a run is good if it ended as its kind says, a
 
 from __future__ import annotations
 
+import signal
 import statistics
 import sys
 import tempfile
@@ -39,6 +40,7 @@ SHARE = 40
 RUNS_OF_A_JOB = 6
 AUDIT_EVERY = 60
 LONG_LEASE = 15.0
+TERMINATED = 143
 
 
 @dataclass(frozen=True)
@@ -191,6 +193,7 @@ def among_many(cluster: Cluster, controller: Deployment, number: int) -> None:
 @click.option("--cluster", "name", default="soak", show_default=True, help="Name of the local cluster.")
 def main(count: int, seed: int | None, lanes: int, only: tuple[str, ...], number: int, name: str) -> None:
     """Play many runs of all kinds on a real cluster. Exit codes: 0 all good, 1 not, 2 usage."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(TERMINATED))  # takes the cluster down on the way
     seed = seed if seed is not None else Random().randrange(10**6)
     planned = plan(count, lanes, seed, only)
     total = sum(len(each.runs) for each in planned)
