@@ -13,16 +13,16 @@ import pytest
 from dispatch_gates.contract import names
 from dispatch_local.cluster import Cluster
 from readmission.foreign import FOREIGN, all_frameworks, keep_waiting, waiting, waved_through
-from readmission.surroundings import Surroundings
 from world import World
 
+pytestmark = pytest.mark.usefixtures("controllers")
 WAITING = 300
 
 
 @pytest.fixture(scope="module")
-def shared(cluster: Cluster, surroundings: Surroundings) -> Iterator[World]:
+def shared(cluster: Cluster) -> Iterator[World]:
     """A queue with room for everybody, on a cluster whose Kueue looks after Jobs and JobSets, too."""
-    with surroundings.configured("kueue", all_frameworks):
+    with cluster.configured("kueue", all_frameworks):
         yield World(cluster, pods=WAITING + 50).make()
 
 
