@@ -28,8 +28,10 @@ $(READY): requirements.lock pyproject.toml
 install: $(READY) ## Install the project and its development tools into .venv
 
 .PHONY: demo
-demo: $(READY) ## The story on a real cluster on this machine: two jobs, a preemption, A=1, A=2
-	@$(BIN)/python -m dispatch_local --name $(NAME) demo
+demo: $(READY) ## The story on a real cluster: two jobs, a preemption, A=1, A=2 (PLAIN=1; CONTEXT=yours, YES=1)
+	@$(BIN)/python -m dispatch_local --name $(NAME) demo $(if $(CONTEXT),--context '$(CONTEXT)') $(if $(PLAIN),--plain) \
+		$(if $(YES),--yes) $(if $(SVG),--svg '$(SVG)') $(if $(IMAGE),--image '$(IMAGE)') \
+		$(if $(CONTROLLER_IMAGE),--controller-image '$(CONTROLLER_IMAGE)')
 
 .PHONY: down
 down: $(READY) ## Take the demo's cluster down
@@ -59,6 +61,12 @@ programs: $(READY) ## Build what the local cluster runs (30 min when nothing is 
 .PHONY: bench-local
 bench-local: $(READY) ## Measure the local cluster: warm starts, idle memory
 	@$(BIN)/python -m dispatch_local bench
+
+.PHONY: soak-local
+soak-local: $(READY) ## The local cluster's long tests: Ctrl-C at random moments, three demos at once
+	@DISPATCH_MOMENTS=$(or $(MOMENTS),10) $(BIN)/python -m pytest \
+		tests/local_cluster/soak_local.py tests/local_cluster/test_moments.py tests/local_cluster/test_build.py \
+		tests/demo/test_demo.py
 
 .PHONY: lint
 lint: $(READY) ## ruff, mypy --strict, import-linter

@@ -177,7 +177,7 @@ def _exists(path: Path) -> Callable[[], bool]:
     return path.exists
 
 
-@pytest.mark.parametrize("reached", ["state.json", "control.sock", "logs/kueue.log"])
+@pytest.mark.parametrize("reached", ["state.json", "control.sock"])
 def test_ctrl_c_in_the_middle_of_up_leaves_nothing(layout: Layout, reached: str) -> None:
     before = Surroundings.see(layout)
     with started(NAME, *QUICK) as process:

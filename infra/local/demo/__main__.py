@@ -4,6 +4,9 @@ The patient job is started, recorded and opened by the first `pulumi up`. The ur
 priority, is started and recorded by it too, but stays closed: nothing of it runs, whatever the queue's room,
 until `openUrgent` is set. It then preempts the patient one, which has to run a second time. `infra/` made
 the queue and the priority classes.
+
+Without `queue` both are in plain mode: nobody preempts. There `hold` set and taken back is what makes the patient
+job run a second time.
 """
 
 from __future__ import annotations
@@ -13,13 +16,19 @@ from typing import Any
 
 import pulumi
 from pulumi_kubernetes.apiextensions import CustomResource
+from pulumi_kubernetes.core.v1 import Namespace
 
 from dispatch_gates.resources import GatedJob, GatedTrainJob, JobIdentity, JobOpening
+from dispatch_gates.resources.job_inputs import JobInputs
 
 VOLUME = "checkpoints"
 
 config = pulumi.Config()
 IMAGE = config.get("image") or "dispatch.local/training:1"
+NAMESPACE, QUEUE = config.require("namespace"), config.get("queue")
+NODE = config.get_object("nodeSelector") or {"dispatch.local/node": "real"}
+# In a queue the urgent job comes and goes meanwhile, so that the check is seen to wait for the old pod.
+GRACE = "30" if QUEUE else "10"
 
 # An execution is one life of one pod: nothing below the queue starts a pod again on its own.
 NODE_JOB: Mapping[str, Any] = {
@@ -35,7 +44,7 @@ NODE_JOB: Mapping[str, Any] = {
                     # Time to write a last checkpoint; train.py takes TRAIN_GRACE_SECONDS of it.
                     "terminationGracePeriodSeconds": 90,
                     "automountServiceAccountToken": False,
-                    "nodeSelector": {"dispatch.local/node": "real"},
+                    "nodeSelector": NODE,
                     "containers": [
                         {
                             "name": "node",
@@ -67,38 +76,44 @@ runtime = CustomResource(
     },
 )
 
+namespace = None
+if config.get_bool("createNamespace"):
+    namespace = Namespace("namespace", metadata={"name": NAMESPACE})
 
-def common(name: str, env: Mapping[str, str]) -> dict[str, Any]:
+
+def common(name: str, env: Mapping[str, str]) -> JobInputs:
     """Return what both jobs are declared with."""
-    return {
-        "namespace": config.require("namespace"),
-        "queue": config.require("queue"),
+    inputs: JobInputs = {
+        "namespace": NAMESPACE,
         "runtime": "dispatch-demo",
         "image": IMAGE,
         "resources_per_node": {"cpu": "500m", "memory": "128Mi"},
         "env": {"TRAIN_CHECKPOINT_EVERY": "15", **env},
-        "priority_class": f"demo-{name}",
         "labels": {"dispatch.local/demo": name},
     }
+    if QUEUE:
+        inputs |= {"queue": QUEUE, "priority_class": f"demo-{name}"}
+    return inputs
 
 
-ready = pulumi.ResourceOptions(depends_on=[runtime])
+ready = pulumi.ResourceOptions(depends_on=[each for each in (runtime, namespace) if each is not None])
 
 # The usual case: one resource that starts, records and opens.
-patient = GatedJob(
-    "patient",
-    **common("patient", {"TRAIN_EPOCHS": "140", "TRAIN_EPOCH_SECONDS": "0.25", "TRAIN_GRACE_SECONDS": "30"}),
-    opts=ready,
-)
+patient_env = {
+    "TRAIN_EPOCHS": "60",
+    "TRAIN_EPOCH_SECONDS": "0.25",
+    # Its first execution is there to be preempted, however long that takes on this machine.
+    "TRAIN_UNTIL_TOLD": "true",
+    "TRAIN_GRACE_SECONDS": GRACE,
+}
+patient_inputs = common("patient", patient_env)
+patient_inputs["hold"] = config.get_bool("hold")
+patient = GatedJob("patient", **patient_inputs, opts=ready)
 
 # The same in its parts, where somebody decides later.
 identity = JobIdentity("urgent-identity")
-urgent = GatedTrainJob(
-    "urgent-job",
-    ulid=identity.ulid,
-    **common("urgent", {"TRAIN_EPOCHS": "30", "TRAIN_EPOCH_SECONDS": "0.1"}),
-    opts=ready,
-)
+urgent_env = {"TRAIN_EPOCHS": "30", "TRAIN_EPOCH_SECONDS": "0.05"}
+urgent = GatedTrainJob("urgent-job", ulid=identity.ulid, **common("urgent", urgent_env), opts=ready)
 if config.get_bool("openUrgent"):
     JobOpening("urgent-opening", job=urgent)
 

@@ -12,7 +12,8 @@ an execution that should be over could not be told from the one that is meant to
 
 Environment: DISPATCH_ADMISSION_COUNT (A), DISPATCH_ULID (one folder of checkpoints per job), CHECKPOINTS
 (the volume), TRAIN_EPOCHS, TRAIN_EPOCH_SECONDS (the least time an epoch takes: leaves the processor to
-others), TRAIN_CHECKPOINT_EVERY (epochs), TRAIN_GRACE_SECONDS (how long a last checkpoint takes after SIGTERM).
+others), TRAIN_CHECKPOINT_EVERY (epochs), TRAIN_GRACE_SECONDS (how long a last checkpoint takes after SIGTERM),
+TRAIN_UNTIL_TOLD (set: whoever has nothing to resume from goes on until it gets SIGTERM).
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -140,16 +142,21 @@ def run(
     epochs = int(environment.get("TRAIN_EPOCHS", "60"))
     every = int(environment.get("TRAIN_CHECKPOINT_EVERY", "5"))
     least = float(environment.get("TRAIN_EPOCH_SECONDS", "0"))
+    until_told = bool(environment.get("TRAIN_UNTIL_TOLD"))
     folder.mkdir(parents=True, exist_ok=True)
     store, points = Store(folder, a), moons(random.Random(1))  # the same data for every execution
     print(f"A={a}: I was given this admission count")
     weights, done = fresh(random.Random(2)), 0
     try:
         found = store.newest()
-        if found is not None:
+        if found is None:
+            last = None if until_told else epochs
+        else:
             by, done, weights = found
+            # It adds a checkpoint in any case: its A has to stand on one.
+            last = max(epochs, done + every)
             print(f"A={a}: resuming after epoch {done} from the checkpoint of A={by}")
-        for epoch in range(done + 1, epochs + 1):
+        for epoch in count(done + 1):
             started = clock()
             loss = train_epoch(weights, points)
             if told_to_stop():
@@ -159,9 +166,11 @@ def run(
                 store.save(epoch, weights)
                 print(f"A={a}: wrote the last checkpoint, epoch {epoch}")
                 return ENDED_BY_SIGNAL
-            if epoch % every == 0 or epoch == epochs:
+            if epoch % every == 0 or epoch == last:
                 store.save(epoch, weights)
-                print(f"A={a}: epoch {epoch} of {epochs}, loss {loss:.4f}, checkpoint written")
+                print(f"A={a}: epoch {epoch}, loss {loss:.4f}, checkpoint written")
+            if epoch == last:
+                break
             pause(max(0.0, least - (clock() - started)))
     except FencedError as error:
         print(f"A={a}: FENCED, nothing written: {error}")

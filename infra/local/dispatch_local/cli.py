@@ -217,6 +217,13 @@ def bench(rounds: int) -> None:
         raise LocalError(f"not as promised: {'; '.join(missed)}")
 
 
+@cli.command()
+def images() -> None:
+    """Make the images of the demo as OCI archives, for a cluster of yours; prints their files (root)."""
+    for name, file in making.build(paths.cache() / "images", IMAGES, _say).items():
+        _say(f"{making.reference(name)}: {file}")
+
+
 cli.add_command(demo_command)
 
 

@@ -34,7 +34,7 @@ IMAGE = "dispatch-admission"
 # All that the wheels are made from, below PROJECT.
 SOURCES = (
     *("provider/dispatch_gates", "controller/dispatch_admission", "infra/dispatch_infra"),
-    *("pyproject.toml", "requirements.lock", "README.md", "LICENSE"),
+    *("pyproject.toml", "requirements.lock", "LICENSE"),
 )
 PYTHON = (3, 11)  # of the image's base; wheels with C code fit one Python only
 

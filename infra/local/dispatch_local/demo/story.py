@@ -53,6 +53,7 @@ class Job:
     recorded: bool = False
     pods_when_recorded: int | None = None
     opened: bool = False
+    held: bool = False
     a: object = 0
     ended: str | None = None
     evicted: str = ""
@@ -101,6 +102,10 @@ class Story:
         if not seen.gates.ours and not job.opened:
             job.opened = True
             self._say(Line(job.title, "opened: the gate entry is gone from the TrainJob", loud=True))
+        if seen.held != job.held:
+            job.held = seen.held
+            said = "held: the hold mark is set" if seen.held else "released: the hold mark is gone"
+            self._say(Line(job.title, said, loud=True))
         if seen.count != job.a:
             self._say(Line(job.title, f"A={seen.count} (was {job.a})", loud=True))
             job.a = seen.count
