@@ -1,8 +1,8 @@
 """The demo's training: it learns, resumes, and its fence holds.
 
 Aspects: loss falls; a checkpoint carries A; the newest one is resumed from, whoever wrote it; nothing is
-read or written over a higher A, at the start or in the middle; the last checkpoint after SIGTERM; a real
-process and a real signal.
+read or written over a higher A, at the start or in the middle; the last checkpoint after SIGTERM; going on until
+then; a real process and a real signal.
 """
 
 from __future__ import annotations
@@ -102,6 +102,14 @@ def test_told_to_stop_it_writes_a_last_checkpoint_after_its_grace(tmp_path: Path
     assert train.run(environ, lambda: True, pauses.append) == train.ENDED_BY_SIGNAL
     assert pauses == [8]
     assert checkpoints(tmp_path) == ["a000001-epoch000001.json"]
+
+
+def test_the_first_execution_can_go_on_until_it_is_told_and_the_next_one_adds_a_checkpoint(tmp_path: Path) -> None:
+    epochs = iter(range(20))
+    assert run(tmp_path, 1, lambda: next(epochs) == 10, TRAIN_UNTIL_TOLD="true") == train.ENDED_BY_SIGNAL
+    assert checkpoints(tmp_path)[-1] == "a000001-epoch000011.json"
+    assert run(tmp_path, 2, TRAIN_UNTIL_TOLD="true") == 0
+    assert checkpoints(tmp_path)[-1] == "a000002-epoch000014.json"
 
 
 def test_a_checkpoint_is_whole_or_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

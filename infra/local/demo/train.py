@@ -154,7 +154,7 @@ def run(
         else:
             by, done, weights = found
             # It adds a checkpoint in any case: its A has to stand on one.
-            last = max(epochs, done + every)
+            last = epochs if done < epochs else done + every
             print(f"A={a}: resuming after epoch {done} from the checkpoint of A={by}")
         for epoch in count(done + 1):
             started = clock()
