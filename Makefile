@@ -66,7 +66,7 @@ bench-local: $(READY) ## Measure the local cluster: warm starts, idle memory
 soak-local: $(READY) ## The local cluster's long tests: Ctrl-C at random moments, three demos at once
 	@DISPATCH_MOMENTS=$(or $(MOMENTS),10) $(BIN)/python -m pytest \
 		tests/local_cluster/soak_local.py tests/local_cluster/test_moments.py tests/local_cluster/test_build.py \
-		tests/demo/test_demo.py
+		tests/demo/test_demo.py tests/infra/soak_guest.py
 
 .PHONY: lint
 lint: $(READY) ## ruff, mypy --strict, import-linter

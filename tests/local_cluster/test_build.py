@@ -27,7 +27,7 @@ from local_cluster import pretend
 from local_cluster.surroundings import TIMEOUT_SECONDS, Result
 
 # How many random moments: more in `make soak-local`.
-MOMENTS = int(os.environ.get("DISPATCH_MOMENTS", "4"))
+MOMENTS = int(os.environ.get("DISPATCH_MOMENTS", "2"))
 SEED = int(os.environ.get("DISPATCH_SEED", str(time.time_ns() % 1_000_000)))
 
 
