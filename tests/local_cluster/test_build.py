@@ -172,10 +172,10 @@ def test_two_builds_at_once_build_each_program_once(bench: Bench) -> None:
 
 def test_a_build_that_was_killed_leaves_nothing_that_the_next_one_does_not_clear(bench: Bench) -> None:
     with bench.start() as process:
-        until("a half-built entry", lambda: any(bench.cache.glob(".*-*/entry/bin")), timeout=120)
+        until("a half-built entry", lambda: any(bench.cache.glob(".*-*/entry/bin")), timeout=600)
         os.killpg(process.pid, signal.SIGKILL)
     # Its compilers are in groups of their own, and end with it all the same.
-    until("the end of the compilers", lambda: not bench.busy(), timeout=60)
+    until("the end of the compilers", lambda: not bench.busy(), timeout=600)
     result = bench.build()
     assert result.code == 0, result.text
     assert bench.works()
@@ -236,7 +236,7 @@ def test_ctrl_c_at_random_moments_leaves_nothing(bench: Bench) -> None:
                 text, _ = process.communicate(timeout=moment)
             except subprocess.TimeoutExpired:
                 os.killpg(process.pid, signal.SIGINT)
-                text, _ = process.communicate(timeout=120)
+                text, _ = process.communicate(timeout=600)
         where = f"seed {SEED}, {moment:.2f} s of {whole:.2f} s: {text}"
         # Nothing is ours to say before the interpreter runs our code, nor after the work is done.
         assert process.returncode in {130, 0, -signal.SIGINT}, where

@@ -59,7 +59,7 @@ def namespace(api: Api) -> Iterator[str]:
     name = f"local-{secrets.token_hex(4)}"
     api.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
     account = f"/api/v1/namespaces/{name}/serviceaccounts/default"
-    until("the ServiceAccount", lambda: api.get(account) is not None, timeout=60)
+    until("the ServiceAccount", lambda: api.get(account) is not None, timeout=600)
     yield name
     api.request("DELETE", f"/api/v1/namespaces/{name}")
 
@@ -101,7 +101,7 @@ def phase_is(api: Api, path: str, phase: str) -> Callable[[], bool | str]:
 def test_a_pod_on_the_real_node_reaches_the_api_server_with_its_own_token(api: Api, namespace: str) -> None:
     create(api, PODS.format(namespace), pod("asks", "real", "python3", "-c", ASK_THE_API_SERVER))
     path = f"{PODS.format(namespace)}/asks"
-    until("the pod's end", phase_is(api, path, "Succeeded"), timeout=120)
+    until("the pod's end", phase_is(api, path, "Succeeded"), timeout=600)
     status, log = api.request("GET", f"{path}/log")
     assert (status, log.strip()) == (200, b"answered 200")
 
@@ -109,9 +109,9 @@ def test_a_pod_on_the_real_node_reaches_the_api_server_with_its_own_token(api: A
 def test_a_pod_on_a_kwok_node_runs_until_it_is_deleted(api: Api, namespace: str) -> None:
     create(api, PODS.format(namespace), pod("runs", "kwok", "true"))
     path = f"{PODS.format(namespace)}/runs"
-    until("the pod running", phase_is(api, path, "Running"), timeout=60)
+    until("the pod running", phase_is(api, path, "Running"), timeout=600)
     api.request("DELETE", path)
-    until("the pod gone", lambda: api.get(path) is None, timeout=60)
+    until("the pod gone", lambda: api.get(path) is None, timeout=600)
 
 
 def test_a_held_pod_stays_as_it_is_and_a_finalizer_keeps_a_deleted_one(api: Api, namespace: str) -> None:
@@ -121,9 +121,9 @@ def test_a_held_pod_stays_as_it_is_and_a_finalizer_keeps_a_deleted_one(api: Api,
     kept["metadata"]["finalizers"] = ["dispatch.local/test"]
     create(api, pods, kept)
     # "kept" was made after "held": once it ran and ended, KWOK has left "held" alone.
-    until("the other pod running", phase_is(api, f"{pods}/kept", "Running"), timeout=60)
+    until("the other pod running", phase_is(api, f"{pods}/kept", "Running"), timeout=600)
     api.request("DELETE", f"{pods}/kept")
-    until("its containers ended", phase_is(api, f"{pods}/kept", "Failed"), timeout=60)
+    until("its containers ended", phase_is(api, f"{pods}/kept", "Failed"), timeout=600)
     held = api.get(f"{pods}/held")
     assert held is not None
     assert held["spec"]["nodeName"].startswith("kwok-")
@@ -132,7 +132,7 @@ def test_a_held_pod_stays_as_it_is_and_a_finalizer_keeps_a_deleted_one(api: Api,
     api.request("DELETE", f"{pods}/held?gracePeriodSeconds=0")
     merge = "application/merge-patch+json"
     api.request("PATCH", f"{pods}/kept", {"metadata": {"finalizers": None}}, merge)
-    until("the pod gone", lambda: api.get(f"{pods}/kept") is None, timeout=60)
+    until("the pod gone", lambda: api.get(f"{pods}/kept") is None, timeout=600)
 
 
 def test_a_trainjob_runs_and_each_manager_acts_under_its_own_name(api: Api, namespace: str, cluster: Cluster) -> None:
@@ -152,7 +152,7 @@ def test_a_trainjob_runs_and_each_manager_acts_under_its_own_name(api: Api, name
         items = (api.get(pods) or {}).get("items", [])
         return [each["status"]["phase"] for each in items] == ["Running"]
 
-    until("its pod running", runs, timeout=120)
+    until("its pod running", runs, timeout=600)
     writers: dict[str, set[str]] = {}
     for line in cluster.audit_log.read_text().splitlines():
         event = json.loads(line)
@@ -215,12 +215,12 @@ def test_a_held_manager_does_nothing_until_it_goes_on(api: Api, namespace: str, 
         def scheduled() -> bool:
             return "nodeName" in (api.get(runs) or {}).get("spec", {})
 
-        until("the pod's node", scheduled, timeout=60)
+        until("the pod's node", scheduled, timeout=600)
         time.sleep(1)  # not to wait for something: to give KWOK the time in which it must do nothing
         assert phase_is(api, runs, "Pending")() is True
     finally:
         cluster.resume("kwok")
-    until("the pod running", phase_is(api, runs, "Running"), timeout=60)
+    until("the pod running", phase_is(api, runs, "Running"), timeout=600)
 
 
 def test_a_part_that_dies_starts_again_by_itself(cluster: Cluster) -> None:
@@ -231,7 +231,7 @@ def test_a_part_that_dies_starts_again_by_itself(cluster: Cluster) -> None:
         status = cluster.status()["jobset"]
         return bool(status["starts"] > before and status["pid"])
 
-    until("the next start", again, timeout=60)
+    until("the next start", again, timeout=600)
     assert cluster.status()["jobset"]["exit"] == "signal 9"
 
 
@@ -251,4 +251,4 @@ def test_a_part_that_was_started_again_works(api: Api, namespace: str, cluster: 
         except OSError as error:
             return str(error)
 
-    until("the API server", answers, timeout=60)
+    until("the API server", answers, timeout=600)

@@ -116,7 +116,7 @@ def test_after_kill_9_of_its_init_a_cluster_is_not_up_and_can_come_up_again(layo
     pid = control.peer(layout.control)
     ran = processes(layout)
     os.kill(pid, signal.SIGKILL)
-    until("the end of the init process", lambda: not Cluster(NAME).is_up(), timeout=60)
+    until("the end of the init process", lambda: not Cluster(NAME).is_up(), timeout=600)
     assert run(NAME, "status").code == 3
     second = run(NAME, *QUICK)
     assert second.code == 0, second.text
@@ -134,9 +134,9 @@ def test_after_a_power_cut_down_and_up_know_what_is_left_for_what_it_is(layout: 
     for pid, _ in ran:
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
-    until("the end of all processes", lambda: not host.cgroup_processes(layout), timeout=60)
+    until("the end of all processes", lambda: not host.cgroup_processes(layout), timeout=600)
     host.remove_links(layout)
-    until("the removal of the cgroups", lambda: host.remove_cgroups(layout), timeout=60)
+    until("the removal of the cgroups", lambda: host.remove_cgroups(layout), timeout=600)
     for file in (layout.state, layout.kubeconfig):
         file.write_bytes(b"\0" * 20)
     for words in (("status",), ("kubeconfig",), ("pause", "kueue")):
@@ -181,10 +181,10 @@ def _exists(path: Path) -> Callable[[], bool]:
 def test_ctrl_c_in_the_middle_of_up_leaves_nothing(layout: Layout, reached: str) -> None:
     before = Surroundings.see(layout)
     with started(NAME, *QUICK) as process:
-        until(reached, _exists(layout.home / reached), timeout=60)
+        until(reached, _exists(layout.home / reached), timeout=600)
         # As the terminal does it: to the whole process group.
         os.killpg(process.pid, signal.SIGINT)
-        text, _ = process.communicate(timeout=120)
+        text, _ = process.communicate(timeout=600)
     assert process.returncode == 130, text
     assert "interrupted" in text
     assert "Traceback" not in text
@@ -194,7 +194,7 @@ def test_ctrl_c_in_the_middle_of_up_leaves_nothing(layout: Layout, reached: str)
 def test_after_an_up_that_was_killed_the_next_one_works(layout: Layout) -> None:
     before = Surroundings.see(layout)
     with started(NAME, *QUICK) as process:
-        until("the first parts", _exists(layout.logs / "kube-apiserver.log"), timeout=60)
+        until("the first parts", _exists(layout.logs / "kube-apiserver.log"), timeout=600)
         process.kill()
     assert not Cluster(NAME).is_up()
     second = run(NAME, *QUICK)

@@ -171,7 +171,7 @@ def _lives(person: Person) -> None:
             os.kill(pid, signal.SIGKILL)
         except ProcessLookupError:
             continue
-    until("the end of all", lambda: not person.processes(), timeout=60)
+    until("the end of all", lambda: not person.processes(), timeout=600)
     assert person.run("less", "status").code == 3
     down = person.run("less", "down")
     assert (down.code, "nothing of it is left" in down.text) == (0, True), down.text
@@ -181,7 +181,7 @@ def _lives(person: Person) -> None:
 
 def _pod_runs(api: Api) -> None:
     account = "/api/v1/namespaces/default/serviceaccounts/default"
-    until("the ServiceAccount", lambda: api.get(account) is not None, timeout=60)
+    until("the ServiceAccount", lambda: api.get(account) is not None, timeout=600)
     tolerations = [{"operator": "Exists"}]
     spec = {"containers": [{"name": "main", "image": "none"}], "tolerations": tolerations}
     status, body = api.request("POST", "/api/v1/namespaces/default/pods", {"metadata": {"name": "pod"}, "spec": spec})
@@ -190,7 +190,7 @@ def _pod_runs(api: Api) -> None:
     def phase() -> bool:
         return ((api.get("/api/v1/namespaces/default/pods/pod") or {}).get("status") or {}).get("phase") == "Running"
 
-    until("the pretended pod", phase, timeout=60)
+    until("the pretended pod", phase, timeout=600)
 
 
 def test_a_port_that_is_taken_everywhere_is_named(person: Person) -> None:
