@@ -138,7 +138,8 @@ class Controller:
             self._since.pop(key, None)
         else:
             self._since.setdefault(key, time.monotonic())
-            self._queue.add(key, Lane.USUAL if _looks_ours(workload) else Lane.QUICK)
+            waits = self._waiting.get(key) is not None
+            self._queue.add(key, Lane.USUAL if waits or _looks_ours(workload) else Lane.QUICK)
 
     def _job_changed(self, raw: JsonObject) -> None:
         """Wake what waits for the job that this pod, Job, JobSet or TrainJob belongs to."""
@@ -282,7 +283,10 @@ class Controller:
 
 
 def _looks_ours(workload: Workload) -> bool:
-    """Whether it seems to be dispatch's: only to look at others first, who wait for nothing."""
+    """Whether it seems to be dispatch's: only to look at others first, who wait for nothing.
+
+    Where it is dispatch's by a longer chain of owners, the first pass finds that out, and then it waits.
+    """
     owner = workload.meta.owner
     return owner is not None and Identity.parse(owner.name) is not None
 

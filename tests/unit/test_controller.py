@@ -504,8 +504,11 @@ def test_serving_ends_with_leadership() -> None:
     asyncio.run(main())
 
 
-def backlog(number: int) -> ApiServer:
-    """So many jobs of dispatch's that have quota, each with a pod of its last execution that runs on."""
+def backlog(number: int, *, chained: bool = False) -> ApiServer:
+    """So many jobs of dispatch's that have quota, each with a pod of its last execution that runs on.
+
+    `chained`: the Workloads belong to the jobs' Jobs, and do not look like dispatch's.
+    """
     server = ApiServer(objects.admission_check())
     for index in range(number):
         name, uid = f"dj-{index:026d}-s1", f"uid-{index}"
@@ -514,6 +517,8 @@ def backlog(number: int) -> ApiServer:
         server.put(objects.jobset(name=name, uid=f"{uid}-jobset", owned_by=owner))
         server.put(objects.job(of=name, jobset_uid=f"{uid}-jobset"))
         server.put(objects.pod(name=f"{name}-pod", of=name))
+        if chained:
+            owner = objects.owner("Job", f"{name}-node-0", "uid-job-node-0")
         server.put(objects.workload(name=f"trainjob-{name}", uid=f"{uid}-workload", owned_by=owner))
     return server
 
@@ -541,6 +546,29 @@ def test_others_are_waved_through_while_many_jobs_wait(monkeypatch: pytest.Monke
     assert broken(server) == []
     evidence = [request for request in server.requests if isinstance(request, List) and request.selector]
     assert len(evidence) < 300, "300 passes and more, each with two lists, share them"
+
+
+def test_others_are_waved_through_before_those_that_wait_by_a_chain_of_owners(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who waits is dispatch's, whatever it looks like."""
+    server = backlog(300, chained=True)
+    monkeypatch.setattr("model.driver._LOOK_SECONDS", 0.02)
+
+    async def main() -> None:
+        metrics, driver = Metrics(), cast(Driver, ModelDriver(server))
+        async with _task(Controller(driver, cast(Recorder, _Silent()), metrics).run()):
+            await asyncio.sleep(25)  # they have all been looked at twice
+            for body in [body for key, body in server.state.objects.items() if key.resource == WORKLOADS]:
+                server.put(body)
+            server.put(FOREIGN)
+            before = passes(metrics, "waiting")
+            while our_entry(server.read(WORKLOADS, "other"))["state"] != "Ready":  # noqa: ASYNC110 - virtual time
+                await asyncio.sleep(0.01)
+            assert passes(metrics, "waiting") - before < 200, "those that wait were not all looked at first"
+            while passes(metrics, "waiting") - before < 300:  # noqa: ASYNC110
+                await asyncio.sleep(0.1)
+
+    virtual_time.run(main())
+    assert broken(server) == []
 
 
 def test_many_that_wait_are_looked_at_no_more_often_than_a_few(monkeypatch: pytest.MonkeyPatch) -> None:
