@@ -9,6 +9,7 @@ import signal
 from collections.abc import Iterator
 from pathlib import Path
 
+import hypothesis
 import pytest
 
 import rails
@@ -25,6 +26,10 @@ pytest.register_assert_rewrite(
     "unit.driver_checks",
     "unit.sharing_checks",
 )
+
+# On a machine that is shared a single example may take any time.
+hypothesis.settings.register_profile("shared", deadline=None)
+hypothesis.settings.load_profile("shared")
 
 # A shell that starts a job in the background has it ignore Ctrl-C, and so would every program that a test starts.
 signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -19,9 +19,10 @@ import pytest
 import dispatch_gates
 from cli.screens import PROGRAM
 from dispatch_gates.cli import COMMANDS
-from dispatch_gates.cli.exits import Exit, printable
+from dispatch_gates.cli.exits import Exit
 from dispatch_gates.cli.preflight import as_document
 from dispatch_gates.contract.capability import Name
+from dispatch_gates.printable import printable
 from preflight.model import KUEUE, Stage
 
 PLUGIN = PROGRAM.with_name("kubectl-dispatch_gates")

@@ -13,14 +13,14 @@ from dispatch_local.cluster import Cluster
 from resources.credentials import of_kubeconfig, written
 from resources.heartbeat import heartbeat
 from resources.stacks import Stack
-from world import ControllerProcess, World
+from world import Deployment, World
 
 
 @pytest.fixture(scope="session")
 def served(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     """A namespace with a queue that has room for many jobs, and the controller at work."""
     served = World(cluster, pods=50).make()
-    with ControllerProcess(served, tmp_path_factory.mktemp("controller"), lease="resources"), heartbeat(served):
+    with Deployment(served, tmp_path_factory.mktemp("controller"), "resources"), heartbeat(served):
         yield served
 
 

@@ -2,11 +2,14 @@
 
     python -m resources.size 200
 
-starts a local cluster without a real node, measures both in one run, and prints the figures.
+starts a local cluster without a real node, measures all in one run, and prints the figures. Two more say what no gate
+could do without: as many dynamic resources as the jobs take, which do nothing at all (JobIdentity), and how long it is
+until Kueue has made the Workloads of the plain jobs, which Start waits for.
 """
 
 from __future__ import annotations
 
+import os
 import sys
 import tempfile
 import time
@@ -18,53 +21,75 @@ from typing import Any
 from pulumi_kubernetes.apiextensions import CustomResource
 
 from dispatch_gates.contract import names
-from dispatch_gates.resources import GatedJob
+from dispatch_gates.resources import GatedTrainJob, JobIdentity, JobOpening
 from dispatch_local.cluster import Cluster
 from resources.heartbeat import heartbeat
 from resources.programs import inputs
 from resources.stacks import Program, Stack
-from world import ControllerProcess, World
+from world import Deployment, World, until
 
 
 @dataclass(frozen=True)
 class Figures:
-    """Seconds, for a number of jobs: the first `up` and the one after it, of gated jobs and of plain TrainJobs."""
+    """Seconds, for a number of jobs: the first `up` and the one after it, of gated jobs, plain TrainJobs, nothing."""
 
     jobs: int
     gated: float
     gated_again: float
     plain: float
     plain_again: float
+    workloads: float
+    empty: float
+    empty_again: float
 
     def __str__(self) -> str:
         return (
             f"{self.jobs} jobs: up {self.gated:.1f} s gated, {self.plain:.1f} s plain ({self.gated / self.plain:.2f}); "
             f"again {self.gated_again:.1f} s gated, {self.plain_again:.1f} s plain "
-            f"({self.gated_again / self.plain_again:.2f})"
+            f"({self.gated_again / self.plain_again:.2f}); {self.workloads:.1f} s until Kueue has the plain ones; "
+            f"{2 * self.jobs} dynamic resources that do nothing: up {self.empty:.1f} s, again {self.empty_again:.1f} s"
         )
 
 
 def measure(world: World, new_stack: Callable[[str], Stack], jobs: int) -> Figures:
-    """Run both, one after the other, and destroy both."""
-    plain, plain_again = _timed(new_stack("plain"), lambda: _plain(world, jobs), jobs)
-    gated, gated_again = _timed(new_stack("gated"), lambda: _gated(world, jobs), jobs)
-    return Figures(jobs, gated, gated_again, plain, plain_again)
+    """Run all, one after the other, and destroy them."""
+
+    def workloads() -> bool:
+        made = [str(raw["metadata"]["name"]) for raw in world.list(names.WORKLOADS)]
+        return sum(name.startswith("trainjob-plain-") for name in made) == jobs
+
+    plain, known, plain_again = _timed(new_stack("plain"), lambda: _plain(world, jobs), jobs, workloads)
+    gated, _, gated_again = _timed(new_stack("gated"), lambda: _gated(world, jobs), 2 * jobs)
+    empty, _, empty_again = _timed(new_stack("empty"), lambda: _empty(2 * jobs), 2 * jobs)
+    return Figures(jobs, gated, gated_again, plain, plain_again, known, empty, empty_again)
 
 
-def _timed(stack: Stack, program: Program, jobs: int) -> tuple[float, float]:
+def _timed(
+    stack: Stack, program: Program, least: int, settled: Callable[[], bool] = lambda: True
+) -> tuple[float, float, float]:
+    """Return how long the first `up` took, how long it was until the cluster had settled, and the second `up`."""
     stack.preview(program)  # so that the stack exists, and what is read once has been read
     begin = time.monotonic()
-    assert stack.up(program)["create"] >= jobs
-    middle = time.monotonic()
+    assert stack.up(program)["create"] >= least
+    done = time.monotonic()
+    until("the Workloads", settled)
+    known = time.monotonic()
     assert stack.up(program).unchanged
-    end = time.monotonic()
+    again = time.monotonic()
     stack.destroy()
-    return middle - begin, end - middle
+    return done - begin, known - begin, again - known
 
 
 def _gated(world: World, jobs: int) -> None:
+    identity = JobIdentity("many")
     for number in range(jobs):
-        GatedJob(f"job-{number}", **inputs(world))
+        job = GatedTrainJob(f"job-{number}", ulid=identity.of(str(number)), **inputs(world))
+        JobOpening(f"job-{number}", job=job)
+
+
+def _empty(resources: int) -> None:
+    for number in range(resources):
+        JobIdentity(f"nothing-{number}")
 
 
 def _plain(world: World, jobs: int) -> None:
@@ -100,7 +125,8 @@ def main(jobs: int) -> None:
         with tempfile.TemporaryDirectory() as folder:
             served = World(cluster, pods=0).make()
             env = cluster.pulumi_env(Path(folder))
-            with ControllerProcess(served, Path(folder), lease="size"), heartbeat(served):
+            os.environ["PATH"] = env["PATH"]  # the SDK asks for the engine's version with it
+            with Deployment(served, Path(folder), "size"), heartbeat(served):
                 print(measure(served, lambda name: Stack(name, Path(folder), env), jobs), flush=True)
     finally:
         cluster.down()

@@ -2,11 +2,12 @@
 
 Covered: plans; protected and retained jobs; renamed ones, with aliases and without; targets; a state exported and
 imported; another context of a kubeconfig; one identity in two resources; previews in which every input is unknown;
-the provider's package absent, or imported from elsewhere; what a deletion waits for.
+the package absent, or a newer one; what a deletion waits for.
 """
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 import sysconfig
@@ -19,6 +20,7 @@ import pytest
 import yaml
 from ulid import ULID
 
+import dispatch_gates
 from dispatch_gates.resources import GatedJob, GatedTrainJob, JobIdentity
 from dispatch_gates.resources.job_inputs import JobInputs
 from resources.programs import component, inputs, job_of, jobs_of, parts
@@ -208,8 +210,8 @@ def _unknown(unknown: pulumi.Output[str], value: Any) -> pulumi.Output[Any]:
     return unknown.apply(lambda _: value)
 
 
-def test_package_that_is_absent(world: World, stack: Stack, tmp_path: Path) -> None:
-    """Where the package is not installed, nothing is dropped from the state and nothing deleted."""
+def test_package_that_is_absent_or_another(world: World, stack: Stack, tmp_path: Path) -> None:
+    """Where it is not installed, nothing is dropped from the state and nothing deleted. An upgrade changes nothing."""
     program = component(inputs(world))
     stack.up(program)
     job = job_of(world, stack)
@@ -223,7 +225,18 @@ def test_package_that_is_absent(world: World, stack: Stack, tmp_path: Path) -> N
         assert "No module named 'dispatch_gates'" in printed
     assert stack.outputs("GatedTrainJob")["uid"] == job.meta.uid
     assert job_of(world, stack).meta.resource_version == job.meta.resource_version
-    assert stack.up(program).unchanged
+
+    newer = tmp_path / "newer"
+    shutil.copytree(Path(dispatch_gates.__file__).parent, newer / "dispatch_gates")
+    for path in newer.rglob("*.py"):
+        path.write_text(f"{path.read_text()}\n_ADDED_BY_AN_UPGRADE = True\n")
+    used = newer / "used"
+    with (newer / "dispatch_gates" / "resources" / "_rules.py").open("a") as rules:
+        rules.write(f"open({str(used)!r}, 'w').close()\n")
+    log = RequestsLog(world)
+    assert stack.up(program, PYTHONPATH=str(newer)).unchanged
+    assert used.exists(), "the provider was the upgraded one"
+    assert log.writes() == []
     stack.destroy()
 
 

@@ -81,7 +81,7 @@ def test_a_job_that_was_just_released_may_wait_for_a_moment(capsys: pytest.Captu
 
 def test_several_lines_of_a_reason_become_one(capsys: pytest.CaptureFixture[str]) -> None:
     warn(seen(JobState.WAITING_AT_CHECK, reason="so: one\ntwo\x1b[31m"))
-    assert "so: one two [31m." in capsys.readouterr().err
+    assert "so: one two\\x1b[31m." in capsys.readouterr().err
 
 
 def test_a_runtime_is_warned_of_once(capsys: pytest.CaptureFixture[str]) -> None:

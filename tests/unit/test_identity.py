@@ -16,6 +16,7 @@ from dispatch_gates.contract.identity import (
     NAME_PATTERN,
     Identity,
     IdentityError,
+    ulid_for,
     valid_submission,
     valid_ulid,
 )
@@ -57,6 +58,21 @@ def test_ulid_is_kept_as_it_is(text: str) -> None:
 def test_ulid_is_refused(value: object) -> None:
     with pytest.raises(IdentityError, match="is not a ULID: 26 characters"):
         valid_ulid(value)
+
+
+@given(ULIDS, st.text(), st.text())
+def test_a_minted_ulid_serves_many_jobs(minted: str, key: str, other: str) -> None:
+    made = ulid_for(minted, key)
+    assert valid_ulid(made)[:10] == minted[:10], "the time"
+    assert made == ulid_for(minted, key) != minted
+    assert (made == ulid_for(minted, other)) is (key == other)
+
+
+def test_what_was_made_of_a_minted_ulid_is_kept_for_ever() -> None:
+    """Jobs are found again by it: another result would be other jobs, beside those that run."""
+    assert ulid_for(GOOD, "rate-1e-4") == "01ARZ3NDEKAJP1FCTY7YNBYMZW"
+    with pytest.raises(IdentityError):
+        ulid_for(GOOD.lower(), "rate-1e-4")
 
 
 @pytest.mark.parametrize(("value", "number"), [(1, 1), (2.0, 2), (MAX_SUBMISSION, MAX_SUBMISSION)], ids=repr)

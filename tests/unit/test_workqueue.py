@@ -174,7 +174,7 @@ def test_a_retry_comes_no_sooner_than_the_api_server_asks() -> None:
     run(main())
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(st.tuples(st.floats(0, 3), st.integers(0, 3), st.booleans()), max_size=25), st.integers(1, 4))
 def test_nothing_is_lost_and_no_key_has_two_workers(adds: list[tuple[float, int, bool]], workers: int) -> None:
     """Whatever is added whenever: it is worked on after that, and by one worker at a time."""

@@ -22,7 +22,8 @@ from dispatch_gates.cli.common import (
     told,
     warn,
 )
-from dispatch_gates.cli.exits import Exit, failure, printable
+from dispatch_gates.cli.exits import Exit, failure
+from dispatch_gates.printable import printable
 
 if TYPE_CHECKING:
     from dispatch_gates.cluster import Target

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
-from dispatch_gates.cli.exits import Exit, failure, printable
+from dispatch_gates.cli.exits import Exit, failure
 from dispatch_gates.contract.names import ADMISSION_CHECK, CONTROLLER, CONTROLLER_NAMESPACE
+from dispatch_gates.printable import printable
 
 if TYPE_CHECKING:
     from dispatch_gates.cluster import Target

@@ -7,6 +7,8 @@ from typing import Final
 
 import click
 
+from dispatch_gates.printable import printable
+
 
 class Exit(IntEnum):
     """Exit codes, the same for every command."""
@@ -68,8 +70,3 @@ def failure(code: Exit, message: str) -> Failure:
     """Return the error that ends the program with this code."""
     kinds: tuple[type[Failure], ...] = (Failure, _ObserveOnlyFailure, _CannotTellFailure, _UsageFailure)
     return next(kind for kind in kinds if kind.exit_code == code)(message)
-
-
-def printable(text: str) -> str:
-    """Return the text as it can be shown: no line breaks, and nothing that a terminal would obey."""
-    return "".join(c if c.isprintable() else " " if c.isspace() else repr(c)[1:-1] for c in text)

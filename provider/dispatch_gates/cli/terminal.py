@@ -11,7 +11,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
 
-from dispatch_gates.cli.exits import printable
+from dispatch_gates.printable import printable
 
 WIDE: Final = 120
 """From so many columns on, a job and all that is said about it stand in one row."""

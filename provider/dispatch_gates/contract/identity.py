@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from hashlib import sha256
 from typing import Final
 
 from ulid import ULID
@@ -29,6 +30,16 @@ def valid_ulid(value: object) -> str:
         )
     ULID.from_str(value)
     return value
+
+
+def ulid_for(minted: str, key: str) -> str:
+    """Return the ULID of one of the jobs that share a minted one: the same for the same key, for ever.
+
+    The time is that of the minted one; the 80 bits beside it are those of a hash, as little likely to meet twice.
+    Raises `IdentityError` where `minted` is not a ULID.
+    """
+    shared = ULID.from_str(valid_ulid(minted)).bytes
+    return str(ULID.from_bytes(shared[:6] + sha256(shared + key.encode()).digest()[:10]))
 
 
 def valid_submission(value: object) -> int:

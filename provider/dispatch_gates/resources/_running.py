@@ -13,9 +13,10 @@ from dispatch_gates.contract.identity import Identity
 from dispatch_gates.contract.objects import MalformedError
 from dispatch_gates.operations.errors import OperationError
 from dispatch_gates.operations.jobs import cluster_identity
+from dispatch_gates.printable import printable
 from dispatch_gates.requests import ApiError, Operation
 from dispatch_gates.resources._inputs import Props
-from dispatch_gates.resources._telling import one_line, told
+from dispatch_gates.resources._telling import told
 
 if TYPE_CHECKING:
     from dispatch_gates.cluster import Target
@@ -54,7 +55,7 @@ def without_traceback(work: Callable[[], T]) -> T:
     try:
         return work()
     except (OperationError, ApiError, ClusterConfigError, MalformedError) as error:
-        problem = GatesError(one_line(str(error)))
+        problem = GatesError(printable(str(error)))
     raise problem  # outside the handler, so that no second traceback is printed
 
 

@@ -24,15 +24,11 @@ from dispatch_gates.contract.names import (
 )
 from dispatch_gates.operations.start import Started
 from dispatch_gates.operations.status import JobState
+from dispatch_gates.printable import printable
 from dispatch_gates.requests import ApiError, Operation, Pause, Request, Watch
 from dispatch_gates.resources._inputs import Props
 
 T = TypeVar("T")
-
-
-def one_line(text: str) -> str:
-    """Return a text as one line without control characters: parts of it may come from anybody's objects."""
-    return " ".join("".join(char if char.isprintable() else " " for char in text).split())
 
 
 def warn(outs: Props, *, moving: bool = False) -> None:
@@ -131,4 +127,4 @@ def _awaited(request: Request) -> str | None:
 
 def say(kind: str, text: str) -> None:
     """Print a line of this kind, `info` or `warning`."""
-    print(f"{kind}: {one_line(text)}", file=sys.stderr, flush=True)  # noqa: T201 # see the module
+    print(f"{kind}: {printable(text)}", file=sys.stderr, flush=True)  # noqa: T201 # see the module

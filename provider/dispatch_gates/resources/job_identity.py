@@ -13,6 +13,8 @@ import pulumi
 from pulumi.dynamic import CreateResult, DiffResult, Resource, ResourceProvider
 from ulid import ULID
 
+from dispatch_gates.contract.identity import ulid_for
+
 
 class JobIdentityProvider(ResourceProvider):
     """Mints ULIDs; talks to nobody. Stored in states by module and name: never move it."""
@@ -38,3 +40,10 @@ class JobIdentity(Resource, module="dispatch", name="JobIdentity"):
     def __init__(self, resource_name: str, *, opts: pulumi.ResourceOptions | None = None) -> None:
         """Declare an identity; `resource_name` is its Pulumi name."""
         super().__init__(JobIdentityProvider(), resource_name, {"ulid": None}, opts)
+
+    def of(self, key: str) -> pulumi.Output[str]:
+        """Return the ULID of one of many jobs that share this identity: the same for the same key, for ever.
+
+        A `JobIdentity` for each job does the same; this one is a single resource, whatever the number of jobs.
+        """
+        return self.ulid.apply(lambda minted: ulid_for(minted, key))

@@ -20,6 +20,7 @@ from dispatch_gates.resources import _life, _preflight, _rules, _running, _telli
 from dispatch_gates.resources._inputs import Props
 from dispatch_gates.resources._running import GatesError
 from dispatch_gates.resources.gated_train_job import GatedTrainJob
+from dispatch_gates.resources.job_outputs import Named
 
 
 class JobOpeningProvider(ResourceProvider):
@@ -65,19 +66,9 @@ class JobOpeningProvider(ResourceProvider):
         """Change nothing: what is open stays open."""
 
 
-class JobOpening(Resource, module="dispatch", name="JobOpening"):
+class JobOpening(Named, Resource, module="dispatch", name="JobOpening"):
     """The opening of a recorded job. Destroying it changes nothing; a new submission of the job replaces it."""
 
-    name: pulumi.Output[str]
-    """Name of the TrainJob."""
-    namespace: pulumi.Output[str]
-    """Namespace of the TrainJob."""
-    uid: pulumi.Output[str]
-    """UID of the TrainJob."""
-    ulid: pulumi.Output[str]
-    """The job's identity."""
-    submission: pulumi.Output[int]
-    """The number of the submission."""
     already: pulumi.Output[bool]
     """Whether the job was open before."""
     held_by: pulumi.Output[list[str]]

@@ -1,4 +1,4 @@
-"""The outputs that `GatedTrainJob` and `GatedJob` share."""
+"""The outputs that the resources share."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Final
 import pulumi
 
 
-class JobOutputs:
-    """What a program may use of a job, as last seen by an operation on it; `pulumi refresh` looks again."""
+class Named:
+    """Which TrainJob a resource is about."""
 
     name: pulumi.Output[str]
     """Name of the TrainJob: `dj-<ulid in lower case>-s<submission>`."""
@@ -20,6 +20,11 @@ class JobOutputs:
     """The job's identity."""
     submission: pulumi.Output[int]
     """The number of the submission."""
+
+
+class JobOutputs(Named):
+    """What a program may use of a job, as last seen by an operation on it; `pulumi refresh` looks again."""
+
     mode: pulumi.Output[str]
     """`kueue`, or `plain` where there is no queue."""
     state: pulumi.Output[str]
@@ -34,4 +39,4 @@ class JobOutputs:
     """A, the number of the last execution; 0 before the first."""
 
 
-SHARED: Final = tuple(JobOutputs.__annotations__)
+SHARED: Final = (*Named.__annotations__, *JobOutputs.__annotations__)
