@@ -1,43 +1,96 @@
-"""The controller's rights are those that it uses: none is missing and none is spare.
+"""The rights of the controller and of the adapter are those that they use: none is missing and none is spare.
 
-Aspects: over a job's whole life, from the audit log, which verbs the controller's account used and whether any was
-refused. A verb that is taken away is refused here, one that is added is used by nobody here. Events are not in the
+Aspects: over a job's whole life, from the audit log, which verbs each account used, with a real token, and whether any
+was refused. A verb that is taken away is refused here, one that is added is used by nobody here. Events are not in the
 audit log; the API server's own answers are told from the events that are there.
 """
 
 from __future__ import annotations
 
 import json
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import pytest
+from ulid import ULID
+
+from dispatch_gates.cluster import Target, run
 from dispatch_gates.contract import names
+from dispatch_gates.contract.capability import Answer, Name
+from dispatch_gates.contract.identity import Identity
 from dispatch_gates.contract.names import Resource
 from dispatch_gates.contract.objects import JsonObject
+from dispatch_gates.operations.errors import RefusedError
+from dispatch_gates.operations.holding import hold, release
+from dispatch_gates.operations.jobs import cluster_identity
+from dispatch_gates.operations.opening import open_job
+from dispatch_gates.operations.overview import overview
+from dispatch_gates.operations.preflight import Asked, preflight
+from dispatch_gates.operations.start import start
+from dispatch_gates.operations.stop import stop
+from dispatch_gates.requests import Create, write
 from dispatch_infra import rights
+from dispatch_infra.guard_rails_manifests import adapter_roles
 from dispatch_local.cluster import Cluster
-from world import ControllerProcess, World, until
+from world import (
+    CLUSTER_ROLE_BINDINGS,
+    CLUSTER_ROLES,
+    ROLE_BINDINGS,
+    SERVICE_ACCOUNTS,
+    WAIT_SECONDS,
+    ControllerProcess,
+    Deployment,
+    World,
+    token_of,
+    until,
+    write_kubeconfig,
+)
 
+UNLOGGED = {
+    (names.NAMESPACES.group, names.NAMESPACES.plural, "get"),
+    (names.POLICIES.group, names.POLICIES.plural, "list"),
+    (names.POLICY_BINDINGS.group, names.POLICY_BINDINGS.plural, "list"),
+}
+"""The audit log has no reads of these. What the adapter told from them shows that it could."""
 ACCOUNT = f"system:serviceaccount:{names.CONTROLLER_NAMESPACE}:{names.CONTROLLER}"
 Right = tuple[str, str, str]
 
 
-def granted() -> set[Right]:
-    rules = [*rights.cluster_rules(names.ADMISSION_CHECK), *rights.namespace_rules("any")]
+def granted(rules: list[rights.Rule]) -> set[Right]:
+    """Return rules one by one, without events, and without the verb that is only ever asked about."""
     return {
         (rule["apiGroups"][0], rule["resources"][0], verb)
         for rule in rules
         for verb in rule["verbs"]
-        if rule["resources"] != [names.EVENTS.plural]
+        if rule["resources"] != [names.EVENTS.plural] and verb != names.ADAPTER_VERB
     }
 
 
-def requests(log: Path, since: int) -> list[dict[str, Any]]:
-    """What the controller's account asked for, from a place in the audit log on."""
+def requests(log: Path, since: int, account: str) -> list[dict[str, Any]]:
+    """What an account asked for, from a place in the audit log on; not what everybody may ask about himself."""
     with log.open("rb") as lines:
         lines.seek(since)
-        events = [json.loads(line) for line in lines if line.endswith(b"\n") and ACCOUNT.encode() in line]
-    return [event for event in events if event["user"]["username"] == ACCOUNT and "objectRef" in event]
+        events = [json.loads(line) for line in lines if line.endswith(b"\n") and account.encode() in line]
+    return [
+        event
+        for event in events
+        if event["user"]["username"] == account
+        and event.get("objectRef", {}).get("apiGroup") != names.ACCESS_REVIEWS.group
+        and "objectRef" in event
+    ]
+
+
+def assert_used(found: list[dict[str, Any]], rules: list[rights.Rule]) -> None:
+    """Fail unless the requests used each right of the rules, and were refused none."""
+    refused = [event for event in found if event["annotations"].get("authorization.k8s.io/decision") != "allow"]
+    assert [(right(event), event["requestURI"]) for event in refused] == []
+    used = {right(event) for event in found}
+    assert used - granted(rules) == set(), "not in the table, and done all the same"
+    assert granted(rules) - used - UNLOGGED == set(), "granted, and used by nobody"
 
 
 def right(event: dict[str, Any]) -> Right:
@@ -114,9 +167,82 @@ def test_each_right_is_used_and_none_is_refused(cluster: Cluster, tmp_path: Path
             owner = world.create(resource, "foreign", spec={"suspend": True, **spec})
             waved_through(world, resource, owner)
 
-    found = requests(log, since)
-    refused = [event for event in found if event["responseStatus"]["code"] in (401, 403)]
-    assert [(right(event), event["requestURI"]) for event in refused] == []
-    used = {right(event) for event in found}
-    assert used - granted() == set(), "not in the table, and done all the same"
-    assert granted() - used == set(), "granted, and used by nobody"
+    rules = [*rights.cluster_rules(names.ADMISSION_CHECK), *rights.namespace_rules("any")]
+    assert_used(requests(log, since, ACCOUNT), rules)
+
+
+def adapter(world: World, folder: Path) -> Target:
+    """Bind an account to the roles as they are shipped, and return the cluster as it sees it."""
+    namespace = world.namespace
+    world.create(SERVICE_ACCOUNTS, "adapter")
+    subject = {"kind": "ServiceAccount", "name": "adapter", "namespace": namespace}
+    in_namespace, in_cluster = (role["rules"] for role in adapter_roles())
+    for name, rules, binding, everywhere in (
+        (namespace, in_namespace, ROLE_BINDINGS, False),
+        (f"{namespace}-cluster", in_cluster, CLUSTER_ROLE_BINDINGS, True),
+    ):
+        role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name}
+        world.create(CLUSTER_ROLES, name, cluster_scoped=True, rules=rules)
+        world.create(binding, name, cluster_scoped=everywhere, roleRef=role, subjects=[subject])
+    user = f"system:serviceaccount:{namespace}:adapter"
+    for question in (
+        {"verb": "list", "resource": "pods", "namespace": namespace},
+        {"verb": "get", "group": names.CLUSTER_QUEUES.group, "resource": names.CLUSTER_QUEUES.plural},
+    ):
+        until("the rights", partial(allowed, world, user, question))
+    return Target(str(write_kubeconfig(folder / "adapter", world, token_of(world, "adapter"))), "tests")
+
+
+def allowed(world: World, user: str, question: JsonObject) -> bool:
+    review = names.SUBJECT_REVIEWS
+    spec = {"user": user, "resourceAttributes": question}
+    body = {"apiVersion": review.api_version, "kind": review.kind, "spec": spec}
+    return bool(run(world.target, write(Create(review, body)))["status"]["allowed"])
+
+
+def test_each_right_of_the_adapter_is_used_and_none_is_refused(cluster: Cluster, tmp_path: Path) -> None:
+    world = World(cluster, pods=10).make()
+    me = adapter(world, tmp_path)
+    account = f"system:serviceaccount:{world.namespace}:adapter"
+    log = cluster.audit_log
+    since = log.stat().st_size
+    with Deployment(world, tmp_path, lease=f"adapter-{world.namespace}"):
+        assert run(me, cluster_identity())
+        asked = Asked(world.namespace, "queue", ("TrainingRuntime", "kwok"), watch_seconds=0.2)
+        report = run(me, preflight(asked, Identity(str(ULID()), 0), clock=time.monotonic))
+        (rails,) = (found for found in report.capabilities if found.name is Name.GUARD_RAILS)
+        assert rails.answer is Answer.YES, rails
+        of_cluster = {"runtimeRef": {"kind": names.CLUSTER_TRAINING_RUNTIMES.kind, "name": "absent"}}
+        with pytest.raises(RefusedError):
+            run(me, start(replace(world.spec(), spec=of_cluster)))
+
+        job = run(me, start(world.spec(), workload_seconds=WAIT_SECONDS)).job
+        name, uid = job.meta.name, job.meta.uid
+        run(me, open_job(world.namespace, name, uid))
+        world.running(job, 1)
+        run(me, hold(world.namespace, name, uid))
+        until("the quota to be given back", lambda: world.condition(job, "QuotaReserved") == "False")
+        run(me, release(world.namespace, name, uid))
+        pod = world.running(job, 2)
+        assert len(run(me, overview(world.namespace)).jobs) == 1
+
+        # Each of what it waits for stays until it is seen to wait for it.
+        world.linger(pod)
+        stays = [(names.TRAINJOBS, name), (names.JOBSETS, name), (names.JOBS, f"{name}-node-0")]
+        for resource, kept in stays:
+            world.change(resource, kept, lambda body: body["metadata"].update(finalizers=["dispatch.local/rights"]))
+        with ThreadPoolExecutor(1) as pool:
+            stopped = pool.submit(run, me, stop(world.namespace, name, uid, seconds=WAIT_SECONDS))
+            before = log.stat().st_size
+            for resource, kept in stays:
+                until(f"it to watch {resource}", partial(watched, log, before, account, resource))
+                world.change(resource, kept, lambda body: body["metadata"].pop("finalizers"))
+            until("it to watch pods", partial(watched, log, before, account, names.PODS))
+            world.let_go(pod)
+            stopped.result()
+    assert_used(requests(log, since, account), [*rights.adapter_rules(), *rights.adapter_cluster_rules()])
+
+
+def watched(log: Path, since: int, account: str, resource: Resource) -> bool:
+    wanted = (resource.group, resource.plural, "watch")
+    return any(right(event) == wanted for event in requests(log, since, account))
