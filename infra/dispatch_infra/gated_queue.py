@@ -14,7 +14,7 @@ from dispatch_infra.admission_controller import AdmissionController
 from dispatch_infra.arguments import QueueArgs
 from dispatch_infra.guard_rails import GuardRails
 from dispatch_infra.kubernetes_object import KubernetesObject, KubernetesPatch, existing
-from dispatch_infra.proofs import ProvenClusterQueue
+from dispatch_infra.proofs import ProvenClusterQueue, WiredClusterQueue
 
 ACTIVE_WITHIN: Final = "2m"
 GONE_WITHIN: Final = "2m"
@@ -36,7 +36,7 @@ class GatedQueue(pulumi.ComponentResource):
     """
 
     cluster_queue: pulumi.Resource
-    """The ClusterQueue, or our check in somebody else's."""
+    """What holds every job for our check: the proof of the ClusterQueue, or our check in somebody else's."""
     local_queues: Sequence[KubernetesObject]
 
     def __init__(
@@ -76,13 +76,14 @@ class GatedQueue(pulumi.ComponentResource):
             KubernetesObject(f"{name}-flavor-{flavor.name}", manifests.flavor(flavor), self._after([]))
             for flavor in args.flavors
         ]
-        queue = manifests.cluster_queue(args)
-        return KubernetesObject(f"{name}-cluster-queue", queue, self._after([*flavors, *check]))
+        manifest = manifests.cluster_queue(args)
+        queue = KubernetesObject(f"{name}-cluster-queue", manifest, self._after([*flavors, *check]))
+        return ProvenClusterQueue(f"{name}-gated", args, opts=pulumi.ResourceOptions(parent=self, depends_on=[queue]))
 
     def _wired(self, name: str, args: QueueArgs, check: Sequence[pulumi.Resource]) -> pulumi.Resource:
         """Add our check to somebody else's ClusterQueue, and see that it stands before every job of it."""
         after = pulumi.ResourceOptions(parent=self, depends_on=[self._kueue, *check])
-        return ProvenClusterQueue(f"{name}-cluster-queue", args, opts=after)
+        return WiredClusterQueue(f"{name}-gated", args, opts=after)
 
     def _local_queues(self, name: str, args: QueueArgs, rails: GuardRails | None) -> list[KubernetesObject]:
         guarded: dict[str, list[pulumi.Resource]] = {}
@@ -90,11 +91,13 @@ class GatedQueue(pulumi.ComponentResource):
             label = self._guarded(name, namespace, created=namespace in args.created_namespaces())
             proof = rails.proven(f"{name}-guarded-{namespace}", namespace, [label], self) if rails else []
             guarded[namespace] = [label, *proof]
+        # Kueue lets no LocalQueue lead to another ClusterQueue: it is made anew.
+        anew = pulumi.ResourceOptions(replace_on_changes=["spec.clusterQueue"], delete_before_replace=True)
         return [
             KubernetesObject(
                 f"{name}-local-queue-{queue.namespace}-{queue.name}",
                 manifests.local_queue(args, queue),
-                self._after([self.cluster_queue, *guarded[queue.namespace]]),
+                pulumi.ResourceOptions.merge(self._after([self.cluster_queue, *guarded[queue.namespace]]), anew),
             )
             for queue in args.local_queues
         ]

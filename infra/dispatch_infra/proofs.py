@@ -1,8 +1,8 @@
 """What no manifest can say, because only the cluster knows.
 
-That accounts are those of the managers; that policies refuse what they must; that a ClusterQueue of somebody else's
-holds every job for our check, once that is in it. Dynamic resources: their creation asks the API server and fails where
-the answer is not as declared; refreshing asks again, so that what somebody took away shows as drift.
+That accounts are those of the managers; that policies refuse what they must; that a ClusterQueue holds every job for
+our check, which in one of somebody else's it is put into first. Dynamic resources: their creation asks the API server
+and fails where the answer is not as declared; refreshing asks again, so that what somebody took away shows as drift.
 """
 
 from __future__ import annotations
@@ -154,6 +154,25 @@ class ProvenGuardRailsProvider(_Provider):
 
 
 class ProvenClusterQueueProvider(_Provider):
+    """Asks whether a ClusterQueue holds every job for our check.
+
+    Of a queue of our own, too: pulumi-kubernetes looks at the fields that it wrote, and onFlavors, by which somebody
+    narrows our check, is none of them.
+    """
+
+    def proof(self, props: Props) -> Operation[Any]:
+        """Return the question."""
+        return _no_problem(foreign_queue.problem(props["cluster_queue"], props["wanted"]), props["wanted"])
+
+    def read(self, id_: str, props: Props) -> ReadResult:
+        """Tell whether it still does."""
+        problem = _run(props, foreign_queue.problem(props["cluster_queue"], props["wanted"]))
+        if problem:
+            pulumi.log.warn(problem)
+        return ReadResult(id_, {**props, "proven": problem or props["wanted"]})
+
+
+class WiredClusterQueueProvider(ProvenClusterQueueProvider):
     """Puts our check into somebody else's ClusterQueue, where every job is then held for it."""
 
     def proof(self, props: Props) -> Operation[Any]:
@@ -170,13 +189,6 @@ class ProvenClusterQueueProvider(_Provider):
         """Put it there again, or another in its place."""
         wired = foreign_queue.wire(news["cluster_queue"], news["wanted"], instead_of=olds["wanted"])
         return UpdateResult({**news, "proven": _run(news, _no_problem(wired, news["wanted"]))})
-
-    def read(self, id_: str, props: Props) -> ReadResult:
-        """Tell whether it still holds every job."""
-        problem = _run(props, foreign_queue.problem(props["cluster_queue"], props["wanted"]))
-        if problem:
-            pulumi.log.warn(problem)
-        return ReadResult(id_, {**props, "proven": problem or props["wanted"]})
 
     def delete(self, _id: str, props: Props) -> None:
         """Take it out, once no job can start for that."""
@@ -216,12 +228,23 @@ class ProvenGuardRails(Resource, module="dispatch", name="ProvenGuardRails"):
 
 
 class ProvenClusterQueue(Resource, module="dispatch", name="ProvenClusterQueue"):
+    """A ClusterQueue, seen to hold every job for our check."""
+
+    def __init__(self, resource_name: str, args: QueueArgs, *, opts: pulumi.ResourceOptions) -> None:
+        """Declare it."""
+        super().__init__(ProvenClusterQueueProvider(), resource_name, _queue(args), opts)
+
+
+class WiredClusterQueue(Resource, module="dispatch", name="WiredClusterQueue"):
     """Somebody else's ClusterQueue with our check in it, seen to hold every job for it."""
 
     def __init__(self, resource_name: str, args: QueueArgs, *, opts: pulumi.ResourceOptions) -> None:
         """Declare it."""
-        wanted = {"cluster_queue": args.cluster_queue, "wanted": args.admission_check}
-        super().__init__(ProvenClusterQueueProvider(), resource_name, wanted | {"proven": None, **_where(args)}, opts)
+        super().__init__(WiredClusterQueueProvider(), resource_name, _queue(args), opts)
+
+
+def _queue(args: QueueArgs) -> dict[str, Any]:
+    return {"cluster_queue": args.cluster_queue, "wanted": args.admission_check, "proven": None, **_where(args)}
 
 
 def _where(args: GuardRailsArgs | QueueArgs) -> dict[str, Any]:

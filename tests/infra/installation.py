@@ -13,7 +13,9 @@ import subprocess
 import urllib.error
 import urllib.request
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from http import HTTPStatus
 from http.client import HTTPResponse
 from pathlib import Path
@@ -29,6 +31,10 @@ SECONDS = 420
 """More than the longest wait in `infra/`: Pulumi's own message is worth having."""
 
 
+SOONER = 'import dispatch_infra.gated_queue as queue\n\nqueue.GONE_WITHIN = "20s"\n\n'
+"""A queue that still has a running job is waited for in vain, and two minutes of it prove no more."""
+
+
 class Installation:
     """One stack of `infra/` with the configuration that it was made with."""
 
@@ -38,8 +44,8 @@ class Installation:
         self._folder = folder / "infra"
         self._folder.mkdir()
         # A copy, so that no stack file is left in the checkout.
-        for name in ("Pulumi.yaml", "__main__.py"):
-            shutil.copy(INFRA / name, self._folder)
+        shutil.copy(INFRA / "Pulumi.yaml", self._folder)
+        (self._folder / "__main__.py").write_text(SOONER + (INFRA / "__main__.py").read_text())
         self._run("stack", "init", STACK)
         self.configure(config)
 
@@ -52,9 +58,9 @@ class Installation:
         }
         path.write_text(yaml.safe_dump(whole))
 
-    def up(self) -> dict[str, Any]:
+    def up(self, **env: str) -> dict[str, Any]:
         """Run `pulumi up` and return the outputs."""
-        self._run("up", "--yes", "--skip-preview")
+        self._run("up", "--yes", "--skip-preview", env=env)
         outputs: dict[str, Any] = json.loads(self._run("stack", "output", "--json"))
         return outputs
 
@@ -79,11 +85,15 @@ class Installation:
         """Run `pulumi destroy`."""
         self._run("destroy", "--yes", "--skip-preview")
 
-    def _run(self, *arguments: str, fails: bool = False) -> str:
+    def destroy_fails(self) -> str:
+        """Run `pulumi destroy`, which has to fail, and return what it prints."""
+        return self._run("destroy", "--yes", "--skip-preview", fails=True)
+
+    def _run(self, *arguments: str, fails: bool = False, env: Mapping[str, str] | None = None) -> str:
         done = subprocess.run(
             ["pulumi", "--non-interactive", "--color=never", *arguments],
             cwd=self._folder,
-            env=self._env,
+            env={**self._env, **(env or {})},
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
@@ -136,11 +146,17 @@ class Server:
         """Return the newest version of anything in the cluster: one etcd counts for all objects."""
         return int(self.get("/api/v1/namespaces?limit=1")["metadata"]["resourceVersion"])
 
-    def history(self, collection: str, name: str, since: int) -> list[Version]:
-        """Return all versions of one object after `since`, oldest first.
+    def histories(self, since: int, *paths: str) -> list[list[Version]]:
+        """Return for each object all its versions after `since`, oldest first.
 
         Not the audit log: it loses server-side applies in YAML, which is how pulumi-kubernetes writes.
         """
+        # A watch tells what it knows at once and lasts a second: all of them together do, too.
+        with ThreadPoolExecutor(len(paths)) as pool:
+            return list(pool.map(partial(self._history, since), paths))
+
+    def _history(self, since: int, path: str) -> list[Version]:
+        collection, _, name = path.rpartition("/")
         watch = f"watch=true&resourceVersion={since}&timeoutSeconds=1&fieldSelector=metadata.name%3D{name}"
         with self._open("GET", f"{collection}?{watch}") as lines:
             return [Version.parse(json.loads(line)) for line in lines]

@@ -1,9 +1,12 @@
-"""Our check in a ClusterQueue that somebody else owns, with the real engine on a real cluster.
+"""Queues behind our check, with the real engine on a real cluster: somebody else's, and our own under other names.
 
-Aspects: our entry is added beside theirs, and no other field is ours; their next apply leaves both; a write of theirs
-that drops ours is drift, and mended by the next update; a queue in which jobs could skip the check is refused, with the
-reason, and not written; destroy takes our entry alone, and not while a job could start for that. The rules, without a
-cluster: another name of the check, lost races, which jobs are in the way.
+Of somebody else's: our entry is added beside theirs, and no other field is ours; their next apply leaves both; a write
+of theirs that drops ours is drift, and mended by the next update; a queue in which jobs could skip the check is
+refused, with the reason, and not written; destroy takes our entry alone, and not while a job could start for that. The
+rules, without a cluster: another name of the check, lost races, which jobs are in the way.
+
+Of our own: another name of the component changes nothing, by an alias; another ClusterQueue is there, with the check in
+it, before the LocalQueue leads to it, and a job that waits goes along.
 """
 
 from __future__ import annotations
@@ -17,14 +20,14 @@ from typing import Any
 import pulumi_kubernetes as k8s
 import pytest
 import yaml
-from pulumi import ResourceOptions
+from pulumi import Alias, ResourceOptions
 
 from dispatch_gates.cluster.connection import FIELD_MANAGER
 from dispatch_gates.contract import names
-from dispatch_gates.contract.objects import JsonObject
+from dispatch_gates.contract.objects import JsonObject, text
 from dispatch_gates.contract.trainjob import TrainJob
 from dispatch_gates.requests import ConflictError, Listing, NotFoundError, Operation, Pause, Replace
-from dispatch_infra import GatedQueue, LocalQueue, QueueArgs
+from dispatch_infra import Flavor, GatedQueue, LocalQueue, QueueArgs
 from dispatch_infra.foreign_queue import TRIES, problem, unwire, wire, with_check, without_check
 from dispatch_local.api import Api
 from dispatch_local.cluster import Cluster
@@ -169,6 +172,43 @@ def waits_for_our_check_alone(world: World) -> TrainJob:
     until("a reservation", lambda: world.condition(job, "QuotaReserved") == "True", 60)
     world.set_check(job, THEIRS, "Ready")
     return job
+
+
+def our_own(world: World, cluster_queue: str, name: str, *aliases: str) -> None:
+    kubeconfig, context = str(world.cluster.kubeconfig), world.cluster.context
+    provider = k8s.Provider("cluster", kubeconfig=kubeconfig, context=context)
+    args = QueueArgs(
+        cluster_queue=f"{world.namespace}-{cluster_queue}",
+        admission_check=OURS,
+        local_queues=[LocalQueue(name="queue", namespace=world.namespace)],
+        flavors=[Flavor(name=f"{world.namespace}-flavor")],
+    )
+    opts = ResourceOptions(provider=provider, aliases=[Alias(name=alias) for alias in aliases])
+    GatedQueue(name, args, opts=opts)
+
+
+def test_other_names(world: World, stack: Stack) -> None:
+    stack.up(lambda: our_own(world, "old", "queue"))
+    world.runtime("kwok", lambda _: None)
+    job = world.started_and_opened(replace(world.spec(), priority_class=None))
+    until("a reservation", lambda: reserved_in(world, job) == f"{world.namespace}-old", 60)
+
+    renamed = stack.preview(lambda: our_own(world, "old", "gpus", "queue"))
+    assert set(renamed) <= {"same", "read", "discard"}, renamed
+
+    stack.up(lambda: our_own(world, "new", "queue"))
+    until("another reservation", lambda: reserved_in(world, job) == f"{world.namespace}-new", 60)
+    for name, there in (("old", False), ("new", True)):
+        queue = world.get(names.CLUSTER_QUEUES, f"{world.namespace}-{name}", cluster_scoped=True)
+        assert (queue is not None) is there
+    assert world.check(job)["state"] == "Pending"
+    assert world.condition(job, "Admitted") != "True"
+    world.stop(job)
+    stack.destroy()
+
+
+def reserved_in(world: World, job: TrainJob) -> str | None:
+    return text(world.workload(job), "status", "admission", "clusterQueue")
 
 
 def test_a_queue_in_which_jobs_skip_the_check_is_refused_and_left_alone(world: World, stack: Stack) -> None:

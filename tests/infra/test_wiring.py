@@ -165,14 +165,14 @@ def test_the_local_queues_come_last(installed: Recorder) -> None:
     local_queues = installed.of_kind("LocalQueue")
     assert len(local_queues) == 2
     for local_queue in local_queues:
-        assert installed.before(local_queue) >= {"ClusterQueue", "AdmissionCheck", "Deployment"}
+        assert installed.before(local_queue) >= {"ProvenClusterQueue", "ClusterQueue", "AdmissionCheck", "Deployment"}
     # Nothing may still stand on a LocalQueue when it goes, so that it can go first.
     assert not any("LocalQueue" in installed.before(resource) for resource in installed.registered.values())
 
 
 def test_a_created_namespace_comes_before_its_local_queue(installed: Recorder) -> None:
     (created,) = [queue for queue in installed.of_kind("LocalQueue") if "team" in queue.name]
-    assert {urn.rpartition("::")[2] for urn in created.dependencies} >= {"queue-namespace-team", "queue-cluster-queue"}
+    assert {urn.rpartition("::")[2] for urn in created.dependencies} >= {"queue-namespace-team", "queue-gated"}
 
 
 def test_each_policy_comes_before_its_binding_and_the_accounts_before_all_bindings(installed: Recorder) -> None:
@@ -285,11 +285,11 @@ def test_of_a_queue_of_somebody_elses_only_our_entry_is_ours() -> None:
 
     recorder = run(program)
     assert recorder.of_kind("ClusterQueue") == recorder.of_kind("ResourceFlavor") == []
-    (wired,) = recorder.of_kind("ProvenClusterQueue")
+    (wired,) = recorder.of_kind("WiredClusterQueue")
     assert (wired.inputs["cluster_queue"], wired.inputs["wanted"]) == ("theirs", "dispatch")
     assert "AdmissionCheck" in recorder.before(wired)
     (local,) = recorder.of_kind("LocalQueue")
-    assert "ProvenClusterQueue" in recorder.before(local)
+    assert "WiredClusterQueue" in recorder.before(local)
 
 
 @pytest.mark.parametrize(
