@@ -44,6 +44,8 @@ class JobIdentity(Resource, module="dispatch", name="JobIdentity"):
     def of(self, key: str) -> pulumi.Output[str]:
         """Return the ULID of one of many jobs that share this identity: the same for the same key, for ever.
 
-        A `JobIdentity` for each job does the same; this one is a single resource, whatever the number of jobs.
+        A `JobIdentity` for each job does the same; this one is a single resource, whatever the number of jobs. It
+        outlives them: a job that was destroyed and is declared again under its key is the same job, so give it the
+        next submission. Its admission counts begin anew, and storage that has seen it refuses what it has seen.
         """
         return self.ulid.apply(lambda minted: ulid_for(minted, key))
