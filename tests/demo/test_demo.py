@@ -107,8 +107,8 @@ def test_ctrl_c_at_random_moments_leaves_nothing(stage: Stage) -> None:
 def test_tells_the_story(played: Played) -> None:
     for said in (
         "is up from an earlier demo: taking it down first",
-        "recorded: Pulumi's state on disk holds name and uid; no pod so far",
-        "opened: the gate entry is gone",
+        "recorded: Pulumi's state on disk holds name and uid",
+        "opened: the gate entry is gone from the TrainJob; no pod so far",
         "quota reserved in ClusterQueue",
         r"A=\d+: I was given this admission count",
         "evicted, Preempted",

@@ -91,8 +91,8 @@ def test_tells_each_fact_once() -> None:
     ]
     assert seen.job() == []
     (said,) = seen.fact("record", {"name": NAME, "uid": "u"})
-    assert said.endswith("holds name and uid; no pod so far")
-    assert seen.job(gated=False) == ["patient: opened: the gate entry is gone from the TrainJob"]
+    assert said.endswith("holds name and uid")
+    assert seen.job(gated=False) == ["patient: opened: the gate entry is gone from the TrainJob; no pod so far"]
     assert seen.workload("Pending", "", "QuotaReserved") == ["patient: quota reserved in ClusterQueue q"]
     assert seen.job(1, gated=False) == ["patient: A=1 (was 0)"]
     assert seen.workload("Ready", "A=1", "QuotaReserved", "Admitted") == [
@@ -125,9 +125,9 @@ def good() -> tuple[Job, Job]:
     def execution(pod: str, a: str, created: float) -> Execution:
         return Execution(pod, a, created, created, created + 1, said=[f"A={a}: I was given this admission count"])
 
-    patient = Job("patient", NAME, "u", "n", pods_when_recorded=0, evicted="Preempted", waited_for=["p1"])
+    patient = Job("patient", NAME, "u", "n", pods_when_opened=0, evicted="Preempted", waited_for=["p1"])
     patient.executions = {"p1": execution("p1", "1", 1), "p2": execution("p2", "2", 3)}
-    urgent = Job("urgent", "other", "v", "n", pods_when_recorded=0)
+    urgent = Job("urgent", "other", "v", "n", pods_when_opened=0)
     urgent.executions = {"p3": execution("p3", "1", 2)}
     return patient, urgent
 
@@ -148,8 +148,8 @@ def never_over(patient: Job, _urgent: Job) -> None:
     patient.executions["p1"].ended = None
 
 
-def pod_before_record(_patient: Job, urgent: Job) -> None:
-    urgent.pods_when_recorded = 1
+def pod_before_open(_patient: Job, urgent: Job) -> None:
+    urgent.pods_when_opened = 1
 
 
 def told_another_count(patient: Job, _urgent: Job) -> None:
@@ -170,7 +170,7 @@ def other_eviction(patient: Job, _urgent: Job) -> None:
         (same_count, "expected 2 executions, each with a higher A, seen ['1', '1']"),
         (overlap, "pod p2 was created before pod p1 was over"),
         (never_over, "pod p2 was created before pod p1 was over"),
-        (pod_before_record, "urgent: expected no pod when it was recorded, seen 1"),
+        (pod_before_open, "urgent: expected no pod when it was opened, seen 1"),
         (told_another_count, "pod p2: expected it to say A=2"),
         (silent_wait, "the check never said that it waits for pod 'p1'"),
         (other_eviction, "expected to be evicted as Preempted, seen PodsReadyTimeout"),

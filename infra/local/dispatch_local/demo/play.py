@@ -201,8 +201,8 @@ def _differences(job: Job, expected: int) -> Iterator[str]:
     # Higher, and not always by one: a raise that lost a race is not used.
     if len(counts) != expected or counts != sorted(set(counts)) or 0 in counts:
         yield f"{job.title}: expected {expected} executions, each with a higher A, seen {[run.a for run in runs]}"
-    if job.pods_when_recorded != 0:
-        yield f"{job.title}: expected no pod when it was recorded, seen {job.pods_when_recorded}"
+    if job.pods_when_opened != 0:
+        yield f"{job.title}: expected no pod when it was opened, seen {job.pods_when_opened}"
     for run in runs:
         if f"A={run.a}: I was given this admission count" not in run.said:
             yield f"pod {run.pod}: expected it to say A={run.a}, it said {run.said[:1]}"

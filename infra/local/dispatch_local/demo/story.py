@@ -51,8 +51,8 @@ class Job:
     namespace: str
     ulid: str = ""
     recorded: bool = False
-    pods_when_recorded: int | None = None
     opened: bool = False
+    pods_when_opened: int | None = None
     held: bool = False
     a: object = 0
     ended: str | None = None
@@ -100,8 +100,11 @@ class Story:
             self._say(Line(title, f"started: TrainJob {job.name}"))
             self._say(Line(title, f"  {_closed(seen)}, A={seen.count}, uid {job.uid}"))
         if not seen.gates.ours and not job.opened:
-            job.opened = True
-            self._say(Line(job.title, "opened: the gate entry is gone from the TrainJob", loud=True))
+            # The record is seen a moment late; this is seen in the order in which the API server wrote it.
+            job.opened, job.pods_when_opened = True, len(job.executions)
+            pods = "no pod" if not job.executions else f"{len(job.executions)} pods"
+            said = f"opened: the gate entry is gone from the TrainJob; {pods} so far"
+            self._say(Line(job.title, said, loud=True))
         if seen.held != job.held:
             job.held = seen.held
             said = "held: the hold mark is set" if seen.held else "released: the hold mark is gone"
@@ -117,9 +120,8 @@ class Story:
         job = self._by_name.get(str(body.get("name")))
         if job is None or job.recorded:
             return
-        job.recorded, job.pods_when_recorded = True, len(job.executions)
-        pods = "no pod" if not job.executions else f"{len(job.executions)} pods"
-        self._say(Line(job.title, f"recorded: Pulumi's state on disk holds name and uid; {pods} so far", loud=True))
+        job.recorded = True
+        self._say(Line(job.title, "recorded: Pulumi's state on disk holds name and uid", loud=True))
 
     def _workload(self, change: str, body: Object) -> None:
         seen = parse_workload(dict(body))
