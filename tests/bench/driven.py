@@ -20,6 +20,8 @@ from bench.site import Filled, Site
 from dispatch_gates.contract import names
 
 _TICKS = os.sysconf("SC_CLK_TCK")
+FEW = 5
+"""Workloads that are to be looked at now or later where none but the resync brings any."""
 
 
 @dataclass(frozen=True)
@@ -125,6 +127,14 @@ class Controller(Driven):
             sum(float(value) for _, value in calls),
             sum(float(value) for labels, value in calls if 'code="409"' in labels),
         )
+
+    def waiting(self) -> tuple[int, bool]:
+        """Return how many Workloads wait, and whether hardly any is to be looked at."""
+        found = self._metrics("metrics").decode()
+        numbers = re.findall(r"^dispatch_admission_waiting_workloads\{.*\} ([0-9.e+]+)$", found, re.MULTILINE)
+        depth = re.search(r"^dispatch_admission_queue_depth ([0-9.e+]+)$", found, re.MULTILINE)
+        assert depth is not None, "there is no dispatch_admission_queue_depth"
+        return int(sum(map(float, numbers))), float(depth[1]) <= FEW
 
 
 class Raw(Driven):
