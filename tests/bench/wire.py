@@ -20,6 +20,9 @@ from urllib.parse import urlsplit
 
 import yaml
 
+IDLE_SECONDS = 60.0
+"""After 90 the API server closes a connection that nothing is sent on."""
+
 
 @dataclass(frozen=True)
 class Server:
@@ -65,6 +68,9 @@ class Wire:
         connection = getattr(self._own, "connection", None)
         if connection is None:
             connection = self._own.connection = self._open()
+        elif time.monotonic() - self._own.used > IDLE_SECONDS:
+            connection.close()  # it opens itself again
+        self._own.used = time.monotonic()
         next(self.calls)
         connection.request(method, path, body=body, headers={**self._headers, "Content-Type": kind})
         reply = connection.getresponse()
