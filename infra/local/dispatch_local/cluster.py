@@ -51,7 +51,6 @@ class Cluster:
         """
         assert set(without) <= set(parts.MANAGERS), without
         assert not (bare and node), "a bare cluster has no node"
-        assert kwok_nodes or node or bare
         if node:
             host.require_root("the local cluster with its real node")
             host.ensure_packages(host.BASE_PACKAGES | host.NODE_PACKAGES, self._say)
