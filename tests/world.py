@@ -290,6 +290,13 @@ class World:
             cluster_scoped=True,
         )
 
+    def discard(self) -> None:
+        """Delete the namespace and what is in it, so that other tests have nothing to do with it; do not wait."""
+        for pod in self.list(names.PODS):
+            if HOLD_ANNOTATION in (pod["metadata"].get("annotations") or {}):
+                self.let_go(pod)
+        self.delete(names.NAMESPACES, self.namespace, cluster_scoped=True)
+
     # Jobs
 
     def spec(

@@ -12,9 +12,11 @@ from world import Deployment, World
 
 
 @pytest.fixture
-def world(cluster: Cluster) -> World:
+def world(cluster: Cluster) -> Iterator[World]:
     """A namespace of one test's own."""
-    return World(cluster).make()
+    world = World(cluster).make()
+    yield world
+    world.discard()
 
 
 @pytest.fixture(scope="module")

@@ -23,7 +23,10 @@ WAITING = 300
 def shared(cluster: Cluster) -> Iterator[World]:
     """A queue with room for everybody, on a cluster whose Kueue looks after Jobs and JobSets, too."""
     with cluster.configured("kueue", all_frameworks):
-        yield World(cluster, pods=WAITING + 50).make()
+        world = World(cluster, pods=WAITING + 50).make()
+        yield world
+        # Kueue would have much to do with what is left here.
+        world.discard()
 
 
 def test_foreign_jobs_run_at_once_while_dispatchs_jobs_wait(shared: World) -> None:

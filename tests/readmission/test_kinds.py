@@ -26,3 +26,4 @@ def test_kind(name: str, cluster: Cluster, surroundings: Surroundings) -> None:
         raise
     assert len(run.world.judged(run.job)) >= 2
     run.world.stop(run.job)
+    run.world.discard()

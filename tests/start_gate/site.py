@@ -42,10 +42,6 @@ class Site(World):
         self.runtime("kwok", lambda _: None)
         return self
 
-    def discard(self) -> None:
-        """Delete the namespace and what is in it, so that its pods take no room from other tests; do not wait."""
-        self.delete(names.NAMESPACES, self.namespace, cluster_scoped=True)
-
     # The adapter's operations
 
     def asked(self, queue: str | None, *, runtime: str = "kwok", **spec: Any) -> JobSpec:

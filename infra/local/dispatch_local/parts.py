@@ -135,6 +135,8 @@ def define(layout: Layout, addresses: Addresses, *, bare: bool = False) -> dict[
             f"--config={configuration / 'kwok.yaml'}",
             "--manage-all-nodes=false",
             "--manage-nodes-with-annotation-selector=kwok.x-k8s.io/node=fake",
+            # Without leases of theirs the nodes, and so their pods, would be NotReady for a moment in each minute.
+            "--node-lease-duration-seconds=40",
             f"--cidr={KWOK_POD_RANGE}",
             f"--node-ip={addresses.cluster}",
             f"--server-address={addresses.inside}:{KWOK_PORT}",

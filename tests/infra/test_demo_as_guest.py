@@ -2,7 +2,8 @@
 
 Aspects: it says what is missing and asks before it creates anything; refused it leaves the cluster as it was; it plays
 to the end in plain mode, with the user's `pulumi`, and leaves no object and no file on the node behind. In Kueue
-mode, and interrupted: soak_guest.py.
+mode, and interrupted: soak_guest.py. This file comes before those that leave an AdmissionCheck of dispatch's, which the
+demo would refuse.
 """
 
 from __future__ import annotations
