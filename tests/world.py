@@ -401,6 +401,12 @@ class World:
         found = (pod for pod in self.pods_of(job) if pod["status"].get("phase") == "Running" and fits(count_of(pod)))
         return next(found, None)
 
+    def preempt(self) -> None:
+        """Have a job of higher priority run in place of those that run, and end."""
+        rival = self.started_and_opened(priority="high")
+        self.running(rival, 1)
+        self.stop(rival)
+
     def linger(self, pod: JsonObject) -> None:
         """Have a pod run on, when it is deleted, until `let_go`: KWOK leaves it alone, as a slow process would be."""
 

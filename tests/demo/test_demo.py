@@ -15,7 +15,6 @@ import json
 import os
 import random
 import re
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -26,12 +25,12 @@ import pytest
 from dispatch_gates.audit import Job, Moment, Timeline, read
 from dispatch_local.demo.stage import NAMESPACE, Stage
 from dispatch_local.layout import Layout
+from interrupting import SEED
 from local_cluster.surroundings import Surroundings, assert_nothing_left, interrupted, run
 
 NAME = "demo-test"
 # How many random moments, out of about how long it takes: more in `make soak-local`.
 MOMENTS = int(os.environ.get("DISPATCH_MOMENTS", "1"))
-SEED = int(os.environ.get("DISPATCH_SEED", str(time.time_ns() % 1_000_000)))
 STORY_SECONDS = 90.0
 
 

@@ -93,9 +93,7 @@ def test_a_whole_life_in_which_nobody_is_refused_anything(world: World, tmp_path
         job = world.started_and_opened()
         world.running(job, 1)
 
-        rival = world.started_and_opened(priority="high")
-        world.running(rival, 1)
-        world.stop(rival)
+        world.preempt()
         world.running(job, 2)
 
         run(world.target, hold(world.namespace, job.meta.name, job.meta.uid))

@@ -80,7 +80,8 @@ class User:
 
     def on_the_node(self) -> bool:
         """Whether the demo's folder is on the node, which has a file system of its own."""
-        return Path(f"/proc/{control.peer(Layout(self.cluster.name).control)}/root/run/dispatch-demo").exists()
+        init = Path("/proc", str(control.peer(Layout(self.cluster.name).control)))
+        return (init / "root" / "run" / "dispatch-demo").exists()
 
 
 def check_story(text: str) -> None:

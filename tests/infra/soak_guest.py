@@ -8,18 +8,15 @@ from __future__ import annotations
 
 import os
 import random
-import signal
-import subprocess
-import time
 from pathlib import Path
 
 import pytest
 
-from infra.guest import SECONDS, User, check_story
+from infra.guest import User, check_story
+from interrupting import SEED, interrupted
 
 pytestmark = pytest.mark.usefixtures("unchanged")
 MOMENTS = int(os.environ.get("DISPATCH_MOMENTS", "10"))
-SEED = int(os.environ.get("DISPATCH_SEED", str(time.time_ns() % 1_000_000)))
 STORY_SECONDS = 60.0
 
 
@@ -52,13 +49,6 @@ def test_ctrl_c_at_random_moments_takes_everything_away_again(user: User) -> Non
     for _ in range(MOMENTS):
         moment = moments.uniform(0, STORY_SECONDS)
         with user.start("--yes") as process:
-            try:
-                text, _ = process.communicate(timeout=moment)
-            except subprocess.TimeoutExpired:
-                os.killpg(process.pid, signal.SIGINT)
-                text, _ = process.communicate(timeout=SECONDS)
-        where = f"seed {SEED}, {moment:.2f} s: {text}"
-        assert process.returncode in {130, 0, -signal.SIGINT}, where
-        assert "Traceback" not in text or "dispatch_local" not in text, where
-        assert sorted(user.objects() - before) == [], where
-        assert not user.on_the_node(), where
+            said = interrupted(process, moment, f"seed {SEED}, {moment:.2f} s")
+        assert sorted(user.objects() - before) == [], said
+        assert not user.on_the_node(), said

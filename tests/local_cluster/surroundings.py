@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
@@ -13,6 +12,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+import interrupting
 from dispatch_local import host
 from dispatch_local.layout import Layout
 
@@ -141,19 +141,10 @@ def run(name: str, *arguments: str, env: Mapping[str, str] | None = None) -> Res
 def interrupted(name: str, arguments: tuple[str, ...], moment: float, env: Mapping[str, str] | None = None) -> Result:
     """Run the command line and press Ctrl-C `moment` seconds later, if it still runs; check what it says then."""
     with started(name, *arguments, env=env) as process:
-        try:
-            text, _ = process.communicate(timeout=moment)
-        except subprocess.TimeoutExpired:
-            # As the terminal does it: to the whole process group.
-            os.killpg(process.pid, signal.SIGINT)
-            text, _ = process.communicate(timeout=TIMEOUT_SECONDS)
-    where = f"{arguments}, {moment:.2f} s: {text}"
-    # Nothing is ours to say before the interpreter runs our code, nor after the work is done.
-    assert process.returncode in {130, 0, -signal.SIGINT}, where
-    assert "Traceback" not in text or "dispatch_local" not in text, where
+        said = interrupting.interrupted(process, moment, f"{arguments}, {moment:.2f} s")
     if process.returncode == 130:
-        assert "nterrupted" in text, where
-    return Result(process.returncode, text)
+        assert "nterrupted" in said, said
+    return Result(process.returncode, said)
 
 
 @contextmanager

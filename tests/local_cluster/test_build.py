@@ -23,12 +23,12 @@ import pytest
 
 from dispatch_local import host
 from dispatch_local.waiting import until
+from interrupting import SEED, interrupted
 from local_cluster import pretend
 from local_cluster.surroundings import TIMEOUT_SECONDS, Result
 
 # How many random moments: more in `make soak-local`.
 MOMENTS = int(os.environ.get("DISPATCH_MOMENTS", "2"))
-SEED = int(os.environ.get("DISPATCH_SEED", str(time.time_ns() % 1_000_000)))
 
 
 class Bench:
@@ -232,17 +232,9 @@ def test_ctrl_c_at_random_moments_leaves_nothing(bench: Bench) -> None:
     for _ in range(MOMENTS):
         moment = moments.uniform(0, whole)
         with bench.start("--force") as process:
-            try:
-                text, _ = process.communicate(timeout=moment)
-            except subprocess.TimeoutExpired:
-                os.killpg(process.pid, signal.SIGINT)
-                text, _ = process.communicate(timeout=600)
-        where = f"seed {SEED}, {moment:.2f} s of {whole:.2f} s: {text}"
-        # Nothing is ours to say before the interpreter runs our code, nor after the work is done.
-        assert process.returncode in {130, 0, -signal.SIGINT}, where
-        assert ("Traceback" not in text) or "dispatch_local" not in text, where
-        assert bench.left() == [], where
-        assert not bench.busy(), where
+            said = interrupted(process, moment, f"seed {SEED}, {moment:.2f} s of {whole:.2f} s")
+        assert bench.left() == [], said
+        assert not bench.busy(), said
     assert bench.build("--force").code == 0
     assert bench.works()
 

@@ -12,6 +12,7 @@ import time
 
 from dispatch_local.cluster import Cluster
 from dispatch_local.layout import Layout
+from interrupting import SEED
 from local_cluster.surroundings import (
     Surroundings,
     assert_nothing_left,
@@ -24,7 +25,6 @@ from local_cluster.surroundings import (
 NAME = f"test-moments-{os.getpid()}"
 QUICK = ("up", "--without-node")
 MOMENTS = int(os.environ.get("DISPATCH_MOMENTS", "1"))
-SEED = int(os.environ.get("DISPATCH_SEED", str(time.time_ns() % 1_000_000)))
 
 
 def test_ctrl_c_at_random_moments_of_up_and_down_leaves_nothing() -> None:

@@ -75,9 +75,7 @@ class Run:
 
 
 def preempted(run: Run) -> None:
-    rival = run.world.started_and_opened(priority="high")
-    run.world.running(rival, 1)
-    run.world.stop(rival)
+    run.world.preempt()
     run.runs_again()
 
 
