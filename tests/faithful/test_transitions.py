@@ -17,7 +17,7 @@ from dispatch_local.cluster import Cluster
 from explorer.values import Job, Pod, TrainJob, Workload
 from faithful.recorded import Transition, recorded
 from faithful.transitions import compared, possible
-from world import ControllerProcess, World
+from world import Deployment, World, until
 
 LEAST = 40
 """How many transitions the story alone makes; a whole run makes thousands."""
@@ -57,14 +57,14 @@ def test_the_model_cannot_do_anything(model: set[Transition], transition: Transi
 
 def test_the_model_can_do_what_was_recorded(cluster: Cluster, tmp_path: Path, model: set[Transition]) -> None:
     world = World(cluster).make()
-    with ControllerProcess(world, tmp_path):
+    with Deployment(world, tmp_path, "transitions"):
         job = world.started_and_opened()
         world.running(job, 1)
-        other = world.started_and_opened(priority="high")
-        world.running(other, 1)
-        world.stop(other)
+        world.preempt()
         world.running(job, 2)
         run(world.target, hold(world.namespace, job.meta.name, job.meta.uid))
+        # Released sooner, it may run on as it did: Kueue need not have seen the hold.
+        until("the quota to be given back", lambda: world.condition(job, "QuotaReserved") == "False")
         run(world.target, release(world.namespace, job.meta.name, job.meta.uid))
         world.running(job, 3)
         world.stop(job)
