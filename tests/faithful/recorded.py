@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -78,6 +79,17 @@ class Recorded(NamedTuple):
     at: str
 
 
+class _Write(NamedTuple):
+    actor: str
+    kind: str
+    body: dict[str, Any]
+    ends: bool
+    """Whether the object is gone by it."""
+    created: bool = False
+    unsure: bool = False
+    """Whether the log may lack another write of this object."""
+
+
 def _short(value: Value) -> str:
     if value is None:
         return "nothing"
@@ -116,9 +128,10 @@ def _reduced(value: Value, ranks: list[int]) -> Value:
 def recorded(path: Path) -> Iterator[Recorded]:
     """Yield the transitions of each job of dispatch's, object by object in the order of versions."""
     known: dict[str, tuple[Value, dict[str, Any]]] = {}
+    unknown: set[str] = set()
     several: set[str] = set()
     discarded: set[str] = set()
-    for actor, kind, body, ends in _writes(path):
+    for actor, kind, body, ends, created, unsure in _writes(path):
         about = body["metadata"]
         if kind == "Namespace":
             discarded.add(about["name"])
@@ -127,6 +140,8 @@ def recorded(path: Path) -> Iterator[Recorded]:
         uid = str(about.get("uid"))
         if job is None or (uid not in known and ends):
             continue
+        if uid not in known and not created:
+            unknown.add(uid)
         before, whole = known.get(uid, (None, {}))
         if body.get("kind") == "PartialObjectMetadata":
             body = {**whole, "metadata": about}
@@ -138,29 +153,39 @@ def recorded(path: Path) -> Iterator[Recorded]:
         if kind == "TrainJob" and ON_PURPOSE in (about.get("annotations") or {}):
             actor = WRONG
         if (what := reduced(actor, kind, before, after)) is not None:
-            left_out = ""
-            if about.get("namespace") in discarded:
-                left_out = "in namespaces that are deleted"
-            elif where in several and kind in ("Job", "Pod"):
-                left_out = "of Jobs and pods where there are several replicated jobs"
+            reasons = {
+                "of objects of which a write is not in the log with its outcome": unsure or uid in unknown,
+                "in namespaces that are deleted": about.get("namespace") in discarded,
+                "of Jobs and pods where there are several replicated jobs": where in several and kind in ("Job", "Pod"),
+            }
+            left_out = next((why for why, applies in reasons.items() if applies), "")
             name = f"{about.get('namespace')}/{about.get('name')}"
             yield Recorded(what, left_out, where, name, str(about["resourceVersion"]))
 
 
-def _writes(path: Path) -> Iterator[tuple[str, str, dict[str, Any], bool]]:
-    """Yield (actor, kind, object, whether it is gone) of each write that was carried out, in the order of versions."""
-    found: list[tuple[int, int, str, str, dict[str, Any], bool]] = []
+def _writes(path: Path) -> Iterator[_Write]:
+    """Yield each write that was carried out, in the order of versions.
+
+    A write may have been carried out without the log's saying so: its client went away, or etcd's answer was lost, and
+    it stands there as an error of the server's. What comes next then seems to have done that as well.
+    """
+    found: list[tuple[int, int, _Write]] = []
     latest: dict[tuple[str, str, str], dict[str, Any]] = {}
+    unsure: set[tuple[str, str, str]] = set()
     highest = 0
     for number, line in enumerate(_lines(path)):
         event = json.loads(line)
         ref = event.get("objectRef") or {}
-        if not _counts(event, ref):
+        if not _is_write(event, ref):
+            continue
+        if not _is_done(event):
+            if _may_be_done(event):
+                unsure.add((_KINDS[ref["resource"]], ref.get("namespace", ""), _named(event, ref)))
             continue
         actor = _actor(event["user"]["username"])
         kind = _KINDS[ref["resource"]]
         if kind == "Namespace":  # in the log without its object
-            found.append((highest, number, actor, kind, {"metadata": {"name": ref["name"]}}, True))
+            found.append((highest, number, _Write(actor, kind, {"metadata": {"name": ref["name"]}}, ends=True)))
             continue
         answer = event.get("responseObject") or {}
         bodies = list(answer["items"]) if "items" in answer else [answer]
@@ -176,9 +201,10 @@ def _writes(path: Path) -> Iterator[tuple[str, str, dict[str, Any], bool]]:
             highest = max(highest, int(body["metadata"].get("resourceVersion") or 0))
             # The answer to what ends an object has the version before it: it comes after all that was answered before.
             at = highest if ends else int(body["metadata"].get("resourceVersion") or 0)
-            found.append((at, number, actor, kind, body, ends))
-    for _, _, actor, kind, body, ends in sorted(found, key=lambda item: (item[0], item[5], item[1])):
-        yield actor, kind, body, ends
+            found.append((at, number, _Write(actor, kind, body, ends, created=_code(event) == HTTPStatus.CREATED)))
+    for _, _, write in sorted(found, key=lambda item: (item[0], item[2].ends, item[1])):
+        about = write.body["metadata"]
+        yield write._replace(unsure=(write.kind, about.get("namespace", ""), about.get("name", "")) in unsure)
 
 
 def _lines(path: Path) -> Iterator[str]:
@@ -195,16 +221,34 @@ def _actor(user: str) -> str:
     return next((who for begin, who in _ACTORS.items() if user.startswith(begin)), "people")
 
 
-def _counts(event: Mapping[str, Any], ref: Mapping[str, Any]) -> bool:
+def _is_write(event: Mapping[str, Any], ref: Mapping[str, Any]) -> bool:
     return (
         event.get("stage") == "ResponseComplete"
         and event.get("verb") in ("create", "update", "patch", "delete", "deletecollection")
         and ref.get("resource") in _KINDS
         and (ref["resource"] != "namespaces" or event["verb"] == "delete")
         and ref.get("subresource") in (None, "status")
-        and 200 <= ((event.get("responseStatus") or {}).get("code") or 0) < 300
         and "dryRun=" not in event.get("requestURI", "")
     )
+
+
+def _is_done(event: Mapping[str, Any]) -> bool:
+    return 200 <= _code(event) < 300
+
+
+def _may_be_done(event: Mapping[str, Any]) -> bool:
+    """Whether a write that failed may have been carried out: not where the failure is a webhook's that comes before."""
+    failed = _code(event) == 0 or _code(event) >= HTTPStatus.INTERNAL_SERVER_ERROR
+    return failed and "failed calling webhook" not in ((event.get("responseStatus") or {}).get("message") or "")
+
+
+def _code(event: Mapping[str, Any]) -> int:
+    return (event.get("responseStatus") or {}).get("code") or 0
+
+
+def _named(event: Mapping[str, Any], ref: Mapping[str, Any]) -> str:
+    sent = (event.get("requestObject") or {}).get("metadata") or {}
+    return str(ref.get("name") or sent.get("name") or "")
 
 
 def _lingers(body: Mapping[str, Any]) -> bool:

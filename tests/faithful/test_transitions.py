@@ -7,7 +7,9 @@ cannot do just anything. What is left out of the comparison is in tests/README.m
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,6 +21,7 @@ from faithful.recorded import Transition, recorded
 from faithful.transitions import compared, possible
 from world import Deployment, World, until
 
+NAME = "dj-01jdqm3zk0tb6q8e8m2a9v4c5d-s1"
 LEAST = 40
 """How many transitions the story alone makes; a whole run makes thousands."""
 EVICTED = Workload(reserved=True, admitted=True, evicted=True, check="Pending")
@@ -53,6 +56,42 @@ def model() -> set[Transition]:
 @pytest.mark.parametrize("transition", BEYOND.values(), ids=BEYOND.keys())
 def test_the_model_cannot_do_anything(model: set[Transition], transition: Transition) -> None:
     assert transition not in model
+
+
+def _write(version: int, user: str, verb: str, code: int, *, suspend: bool = True) -> dict[str, Any]:
+    about = {"name": NAME, "namespace": "team", "uid": "one", "resourceVersion": str(version)}
+    return {
+        "stage": "ResponseComplete",
+        "verb": verb,
+        "user": {"username": user},
+        "objectRef": {"resource": "trainjobs", "namespace": "team", "name": NAME},
+        "responseStatus": {"code": code},
+        "responseObject": {"kind": "TrainJob", "metadata": about, "spec": {"suspend": suspend}},
+    }
+
+
+TRAINER, ME = "system:serviceaccount:kubeflow-system:trainer", "someone"
+CREATED = _write(1, ME, "create", 201)
+RESUMED = _write(2, TRAINER, "patch", 200, suspend=False)
+LOST = {**_write(3, ME, "patch", 504), "responseObject": {"kind": "Status"}}
+REFUSED = {**LOST, "responseStatus": {"code": 500, "message": 'failed calling webhook "it"'}}
+
+
+@pytest.mark.parametrize(
+    ("log", "compares"),
+    [
+        pytest.param([CREATED, RESUMED], 2, id="all of it"),
+        pytest.param([RESUMED, CREATED], 2, id="answered in another order"),
+        pytest.param([RESUMED], 0, id="a create that the log does not have"),
+        pytest.param([CREATED, LOST, RESUMED], 0, id="a write that may have been carried out"),
+        pytest.param([CREATED, REFUSED, RESUMED], 2, id="a write that a webhook has refused"),
+    ],
+)
+def test_what_may_lack_a_write_is_not_compared(tmp_path: Path, log: list[dict[str, Any]], compares: int) -> None:
+    path = tmp_path / "audit.log"
+    path.write_text("".join(f"{json.dumps(event)}\n" for event in log))
+    found = [each.what.actor for each in recorded(path) if not each.left_out]
+    assert found == ["people", "Trainer"][:compares]
 
 
 def test_the_model_can_do_what_was_recorded(cluster: Cluster, tmp_path: Path, model: set[Transition]) -> None:
