@@ -138,6 +138,8 @@ def _manager(layout: Layout, addresses: Addresses, release: Release) -> Object:
     if release is KUEUE:
         result["namespace"] = release.namespace
         result["integrations"] = {"frameworks": ["trainer.kubeflow.org/trainjob"]}
+        # As Kueue's release has it for batch Jobs: one worker alone takes a second to get to the last of a few jobs.
+        result["controller"]["groupKindConcurrency"]["TrainJob.trainer.kubeflow.org"] = 5
         # The visibility server wants certificates and an APIService; nothing here uses it.
         result["featureGates"] = {"VisibilityOnDemand": False}
     return result
