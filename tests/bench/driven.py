@@ -167,5 +167,7 @@ class Raw(Driven):
         assert self.process.stdout is not None
         self.process.stdin.write("\n")
         self.process.stdin.flush()
-        said = json.loads(self.process.stdout.readline())
+        answer = self.process.stdout.readline()
+        assert answer, "the raw driver has ended: what it failed at stands above"
+        said = json.loads(answer)
         return Used(self._processor_seconds(), said["requests"], said["conflicts"])

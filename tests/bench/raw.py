@@ -7,6 +7,7 @@ everything for granted that the controller has to find out.
 from __future__ import annotations
 
 import json
+import os
 import queue
 import sys
 import threading
@@ -108,8 +109,15 @@ class Raw:
         self.pods.list(name)
 
 
+def _end(failed: threading.ExceptHookArgs) -> None:
+    """End with whatever thread has failed: a driver that goes on with fewer would be measured as a slow one."""
+    sys.__excepthook__(failed.exc_type, failed.exc_value or failed.exc_type(), failed.exc_traceback)
+    os._exit(1)
+
+
 def main() -> None:
     """Read what to do, and do it until standard input ends; each line of it asks what was sent so far."""
+    threading.excepthook = _end
     told = json.loads(sys.stdin.readline())
     raw = Raw(Server(**told["server"]), told["namespace"], told["jobs"])
     jobsets = path_of(JOBSETS, raw.copies.namespace)
