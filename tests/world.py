@@ -20,6 +20,7 @@ import urllib.request
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -35,6 +36,7 @@ from dispatch_gates.contract.manifest import JobSpec
 from dispatch_gates.contract.names import Resource
 from dispatch_gates.contract.objects import JsonObject
 from dispatch_gates.contract.trainjob import TrainJob, parse_trainjob
+from dispatch_gates.operations.holding import hold, release
 from dispatch_gates.operations.opening import open_job
 from dispatch_gates.operations.start import start
 from dispatch_gates.operations.stop import stop
@@ -52,6 +54,7 @@ from dispatch_gates.requests import (
     select,
     write,
 )
+from dispatch_infra.guard_rails_manifests import adapter_roles
 from dispatch_infra.rights import cluster_rules, namespace_rules
 from dispatch_local.cluster import Cluster
 from dispatch_local.layout import HOLD_ANNOTATION
@@ -75,6 +78,12 @@ POLICY_BINDINGS = Resource(
 )
 CONFIG_MAPS = Resource("", "v1", "configmaps", "ConfigMap")
 SERVICE_ACCOUNTS = Resource("", "v1", "serviceaccounts", "ServiceAccount")
+ADAPTER, ADAPTER_HOME = "adapter", "dispatch-tests"
+"""The adapter's account, and its namespace, in which nobody else is."""
+ADAPTER_ACCOUNT = f"system:serviceaccount:{ADAPTER_HOME}:{ADAPTER}"
+_accounts = threading.Lock()
+_known: set[Path] = set()
+"""The kubeconfigs that this process has written: their tokens are fresh."""
 
 
 def until(what: str, condition: Callable[[], T | None], seconds: float = WAIT_SECONDS, *, pause: float = 0.05) -> T:
@@ -115,6 +124,20 @@ class World:
     def target(self) -> Target:
         """The cluster, as its administrator."""
         return Target(str(self.cluster.kubeconfig), self.cluster.context)
+
+    @cached_property
+    def adapter(self) -> Target:
+        """The cluster, as the adapter: an account that holds the roles that infra/ ships, in this namespace."""
+        return adapter(self)
+
+    @cached_property
+    def controller(self) -> Target:
+        """The cluster, as the controller's account."""
+        with _accounts:
+            path = self.cluster.kubeconfig.with_name(_controller_of(self))
+            if path not in _known:
+                _known.add(controller_kubeconfig(self, path))
+        return Target(str(path), "tests")
 
     # Objects
 
@@ -318,11 +341,19 @@ class World:
     def start(self, asked: JobSpec | None = None, *, priority: str = "low") -> TrainJob:
         """Start a job, closed."""
         asked = asked or self.spec(priority=priority)
-        return run(self.target, start(asked, check=self.ours, workload_seconds=WAIT_SECONDS)).job
+        return run(self.adapter, start(asked, check=self.ours, workload_seconds=WAIT_SECONDS)).job
 
     def open(self, job: TrainJob) -> None:
         """Open a job."""
-        run(self.target, open_job(self.namespace, job.meta.name, job.meta.uid))
+        run(self.adapter, open_job(self.namespace, job.meta.name, job.meta.uid))
+
+    def hold(self, job: TrainJob) -> TrainJob:
+        """Hold a job."""
+        return run(self.adapter, hold(self.namespace, job.meta.name, job.meta.uid))
+
+    def release(self, job: TrainJob, seconds: float = WAIT_SECONDS) -> TrainJob:
+        """Release a job."""
+        return run(self.adapter, release(self.namespace, job.meta.name, job.meta.uid, seconds=seconds))
 
     def started_and_opened(self, asked: JobSpec | None = None, *, priority: str = "low") -> TrainJob:
         """Start a job and open it."""
@@ -332,7 +363,7 @@ class World:
 
     def stop(self, job: TrainJob) -> None:
         """Delete a job and wait until nothing of it is left."""
-        run(self.target, stop(self.namespace, job.meta.name, job.meta.uid, seconds=WAIT_SECONDS))
+        run(self.adapter, stop(self.namespace, job.meta.name, job.meta.uid, seconds=WAIT_SECONDS))
 
     def job(self, name: str) -> TrainJob:
         """Read a TrainJob."""
@@ -672,7 +703,7 @@ def controller_kubeconfig(world: World, path: Path, lease: str = "tests") -> Pat
     home = World(world.cluster, names.CONTROLLER_NAMESPACE)
     if home.get(names.NAMESPACES, home.namespace, cluster_scoped=True) is None:
         home.create(names.NAMESPACES, home.namespace, cluster_scoped=True)
-    name = names.CONTROLLER if world.guarded else f"{names.CONTROLLER}-unguarded"
+    name = _controller_of(world)
     subject = {"kind": "ServiceAccount", "name": name, "namespace": home.namespace}
     role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name}
     if home.get(SERVICE_ACCOUNTS, name) is None:
@@ -685,6 +716,55 @@ def controller_kubeconfig(world: World, path: Path, lease: str = "tests") -> Pat
         home.create(ROLES, at_home, rules=namespace_rules(lease))
         home.create(ROLE_BINDINGS, at_home, roleRef=role, subjects=[subject])
     return write_kubeconfig(path, home, token_of(home, name))
+
+
+def _controller_of(world: World) -> str:
+    return names.CONTROLLER if world.guarded else f"{names.CONTROLLER}-unguarded"
+
+
+def adapter(world: World) -> Target:
+    """Return the cluster as the adapter: bound to the roles as they are shipped, in this namespace; a real token."""
+    home = World(world.cluster, ADAPTER_HOME)
+    in_namespace, in_cluster = adapter_roles()
+    path = world.cluster.kubeconfig.with_name(ADAPTER)
+    with _accounts:
+        if path not in _known:
+            if home.get(SERVICE_ACCOUNTS, ADAPTER) is None:
+                home.make_namespace()
+                home.create(SERVICE_ACCOUNTS, ADAPTER)
+                for role in (in_namespace, in_cluster):
+                    if home.get(CLUSTER_ROLES, role["metadata"]["name"], cluster_scoped=True) is None:
+                        home.create(CLUSTER_ROLES, role["metadata"]["name"], cluster_scoped=True, rules=role["rules"])
+            _bind(home, in_cluster, cluster_scoped=True)
+            _known.add(write_kubeconfig(path, home, token_of(home, ADAPTER)))
+        _bind(world, in_namespace, cluster_scoped=False)
+    return Target(str(path), "tests")
+
+
+def _bind(world: World, role: JsonObject, *, cluster_scoped: bool) -> None:
+    """Bind the adapter's account to a role, if it is not, and wait until it has the last of its rights."""
+    name = role["metadata"]["name"]
+    binding = CLUSTER_ROLE_BINDINGS if cluster_scoped else ROLE_BINDINGS
+    if world.get(binding, name, cluster_scoped=cluster_scoped) is None:
+        world.create(
+            binding,
+            name,
+            cluster_scoped=cluster_scoped,
+            roleRef={"apiGroup": CLUSTER_ROLES.group, "kind": CLUSTER_ROLES.kind, "name": name},
+            subjects=[{"kind": "ServiceAccount", "name": ADAPTER, "namespace": ADAPTER_HOME}],
+        )
+    last = role["rules"][-1]
+    asked = {"group": last["apiGroups"][0], "resource": last["resources"][0], "verb": last["verbs"][-1]}
+    asked |= {} if cluster_scoped else {"namespace": world.namespace}
+    until("the adapter's rights", lambda: allowed(world, ADAPTER_ACCOUNT, asked), pause=0.005)
+
+
+def allowed(world: World, user: str, asked: JsonObject) -> bool:
+    """Whether the API server would let somebody do something."""
+    review = names.SUBJECT_REVIEWS
+    spec = {"user": user, "resourceAttributes": asked}
+    body = {"apiVersion": review.api_version, "kind": review.kind, "spec": spec}
+    return bool(run(world.target, write(Create(review, body)))["status"]["allowed"])
 
 
 class Deployment:

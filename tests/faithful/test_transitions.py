@@ -13,8 +13,6 @@ from typing import Any
 
 import pytest
 
-from dispatch_gates.cluster import run
-from dispatch_gates.operations.holding import hold, release
 from dispatch_local.cluster import Cluster
 from explorer.values import Job, Pod, TrainJob, Workload
 from faithful.recorded import Transition, recorded
@@ -101,10 +99,10 @@ def test_the_model_can_do_what_was_recorded(cluster: Cluster, tmp_path: Path, mo
         world.running(job, 1)
         world.preempt()
         world.running(job, 2)
-        run(world.target, hold(world.namespace, job.meta.name, job.meta.uid))
+        world.hold(job)
         # Released sooner, it may run on as it did: Kueue need not have seen the hold.
         until("the quota to be given back", lambda: world.condition(job, "QuotaReserved") == "False")
-        run(world.target, release(world.namespace, job.meta.name, job.meta.uid))
+        world.release(job)
         world.running(job, 3)
         world.stop(job)
     found = compared(recorded(cluster.audit_log), model)

@@ -11,7 +11,6 @@ from pathlib import Path
 from dispatch_gates.cluster import run
 from dispatch_gates.contract import names
 from dispatch_gates.contract.objects import JsonObject
-from dispatch_gates.operations.holding import hold, release
 from dispatch_gates.operations.status import JobState, Status, status
 from dispatch_local.cluster import Cluster
 from world import ControllerProcess, World, count_of, until
@@ -45,7 +44,7 @@ def test_a_queue_without_the_check_starts_nothing_and_status_says_why(cluster: C
         assert world.pods_of(job) == ()
 
         world.change(names.CLUSTER_QUEUES, world.namespace, check_in, cluster_scoped=True)
-        run(world.target, hold(world.namespace, job.meta.name, job.meta.uid))
+        world.hold(job)
         until("the job to be suspended", lambda: world.job(job.meta.name).suspended)
-        run(world.target, release(world.namespace, job.meta.name, job.meta.uid))
+        world.release(job)
         assert count_of(world.running(job, 1)) > 0

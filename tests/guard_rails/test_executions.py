@@ -20,7 +20,6 @@ from dispatch_gates.cluster import Target, run
 from dispatch_gates.contract import names
 from dispatch_gates.contract.guard_rails import Level
 from dispatch_gates.contract.objects import JsonObject
-from dispatch_gates.operations.holding import hold, release
 from dispatch_gates.requests import Create, DeniedError, write
 from dispatch_infra import guard_rails_manifests as manifests
 from dispatch_infra.policies import policies
@@ -96,9 +95,9 @@ def test_a_whole_life_in_which_nobody_is_refused_anything(world: World, tmp_path
         world.preempt()
         world.running(job, 2)
 
-        run(world.target, hold(world.namespace, job.meta.name, job.meta.uid))
+        world.hold(job)
         until("the quota to be given back", lambda: world.condition(job, "QuotaReserved") == "False")
-        run(world.target, release(world.namespace, job.meta.name, job.meta.uid))
+        world.release(job)
         old = world.running(job, 3)
 
         world.linger(old)

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 from ulid import ULID
 
-from dispatch_gates.cluster import Target, run
+from dispatch_gates.cluster import run
 from dispatch_gates.contract import names
 from dispatch_gates.contract.capability import Answer, Name
 from dispatch_gates.contract.identity import Identity
@@ -32,23 +32,9 @@ from dispatch_gates.operations.overview import overview
 from dispatch_gates.operations.preflight import Asked, preflight
 from dispatch_gates.operations.start import start
 from dispatch_gates.operations.stop import stop
-from dispatch_gates.requests import Create, write
 from dispatch_infra import rights
-from dispatch_infra.guard_rails_manifests import adapter_roles
 from dispatch_local.cluster import Cluster
-from world import (
-    CLUSTER_ROLE_BINDINGS,
-    CLUSTER_ROLES,
-    ROLE_BINDINGS,
-    SERVICE_ACCOUNTS,
-    WAIT_SECONDS,
-    ControllerProcess,
-    Deployment,
-    World,
-    token_of,
-    until,
-    write_kubeconfig,
-)
+from world import ADAPTER_ACCOUNT, WAIT_SECONDS, ControllerProcess, Deployment, World, until
 
 UNLOGGED = {
     (names.NAMESPACES.group, names.NAMESPACES.plural, "get"),
@@ -171,39 +157,9 @@ def test_each_right_is_used_and_none_is_refused(cluster: Cluster, tmp_path: Path
     assert_used(requests(log, since, ACCOUNT), rules)
 
 
-def adapter(world: World, folder: Path) -> Target:
-    """Bind an account to the roles as they are shipped, and return the cluster as it sees it."""
-    namespace = world.namespace
-    world.create(SERVICE_ACCOUNTS, "adapter")
-    subject = {"kind": "ServiceAccount", "name": "adapter", "namespace": namespace}
-    in_namespace, in_cluster = (role["rules"] for role in adapter_roles())
-    for name, rules, binding, everywhere in (
-        (namespace, in_namespace, ROLE_BINDINGS, False),
-        (f"{namespace}-cluster", in_cluster, CLUSTER_ROLE_BINDINGS, True),
-    ):
-        role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name}
-        world.create(CLUSTER_ROLES, name, cluster_scoped=True, rules=rules)
-        world.create(binding, name, cluster_scoped=everywhere, roleRef=role, subjects=[subject])
-    user = f"system:serviceaccount:{namespace}:adapter"
-    for question in (
-        {"verb": "list", "resource": "pods", "namespace": namespace},
-        {"verb": "get", "group": names.CLUSTER_QUEUES.group, "resource": names.CLUSTER_QUEUES.plural},
-    ):
-        until("the rights", partial(allowed, world, user, question))
-    return Target(str(write_kubeconfig(folder / "adapter", world, token_of(world, "adapter"))), "tests")
-
-
-def allowed(world: World, user: str, question: JsonObject) -> bool:
-    review = names.SUBJECT_REVIEWS
-    spec = {"user": user, "resourceAttributes": question}
-    body = {"apiVersion": review.api_version, "kind": review.kind, "spec": spec}
-    return bool(run(world.target, write(Create(review, body)))["status"]["allowed"])
-
-
 def test_each_right_of_the_adapter_is_used_and_none_is_refused(cluster: Cluster, tmp_path: Path) -> None:
     world = World(cluster, pods=10).make()
-    me = adapter(world, tmp_path)
-    account = f"system:serviceaccount:{world.namespace}:adapter"
+    me = world.adapter
     log = cluster.audit_log
     since = log.stat().st_size
     with Deployment(world, tmp_path, lease=f"adapter-{world.namespace}"):
@@ -235,12 +191,12 @@ def test_each_right_of_the_adapter_is_used_and_none_is_refused(cluster: Cluster,
             stopped = pool.submit(run, me, stop(world.namespace, name, uid, seconds=WAIT_SECONDS))
             before = log.stat().st_size
             for resource, kept in stays:
-                until(f"it to watch {resource}", partial(watched, log, before, account, resource))
+                until(f"it to watch {resource}", partial(watched, log, before, ADAPTER_ACCOUNT, resource))
                 world.change(resource, kept, lambda body: body["metadata"].pop("finalizers"))
-            until("it to watch pods", partial(watched, log, before, account, names.PODS))
+            until("it to watch pods", partial(watched, log, before, ADAPTER_ACCOUNT, names.PODS))
             world.let_go(pod)
             stopped.result()
-    assert_used(requests(log, since, account), [*rights.adapter_rules(), *rights.adapter_cluster_rules()])
+    assert_used(requests(log, since, ADAPTER_ACCOUNT), [*rights.adapter_rules(), *rights.adapter_cluster_rules()])
 
 
 def watched(log: Path, since: int, account: str, resource: Resource) -> bool:

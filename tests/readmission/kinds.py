@@ -16,11 +16,9 @@ from random import Random
 from typing import Any
 
 from dispatch_admission.act import Result
-from dispatch_gates.cluster import run as send
 from dispatch_gates.contract import names
 from dispatch_gates.contract.objects import JsonObject
 from dispatch_gates.contract.trainjob import TrainJob
-from dispatch_gates.operations.holding import hold, release
 from dispatch_local.cluster import Cluster
 from readmission.passes import admit, killed_after, stalled_after, world_by_request
 from readmission.surroundings import Surroundings
@@ -90,10 +88,9 @@ def pod_lingers(run: Run) -> None:
 
 
 def held_and_released(run: Run) -> None:
-    name, uid = run.job.meta.name, run.job.meta.uid
-    send(run.world.target, hold(run.world.namespace, name, uid))
+    run.world.hold(run.job)
     run.given_back()
-    send(run.world.target, release(run.world.namespace, name, uid))
+    run.world.release(run.job)
     run.runs_again()
 
 
@@ -343,10 +340,12 @@ KINDS = {
 }
 
 
-def begin(kind: Kind, cluster: Cluster, surroundings: Surroundings, random: Random) -> Run:
-    """Return a run of this kind: a job that runs, in a world of its own."""
+def begin(
+    kind: Kind, cluster: Cluster, surroundings: Surroundings, random: Random, *, check: str = names.ADMISSION_CHECK
+) -> Run:
+    """Return a run of this kind: a job that runs, in a world of its own, behind a check that the controller serves."""
     by_request = kind.needs is Needs.NO_CONTROLLER
-    world = world_by_request(cluster) if by_request else World(cluster).make()
+    world = world_by_request(cluster) if by_request else World(cluster, checks=(check,), ours=check).make()
     job = world.started_and_opened()
     if by_request:
         admit(world, job)

@@ -16,7 +16,6 @@ from dispatch_gates.contract.manifest import JobSpec, manifest
 from dispatch_gates.contract.names import Resource
 from dispatch_gates.contract.objects import JsonObject
 from dispatch_gates.contract.trainjob import TrainJob, parse_trainjob
-from dispatch_gates.operations.holding import hold, release
 from dispatch_gates.operations.opening import Opened, open_job
 from dispatch_gates.operations.start import Started, start
 from dispatch_gates.operations.status import JobState, Status, status
@@ -70,7 +69,7 @@ class Site(World):
 
     def begin(self, asked: JobSpec, seconds: float = WAIT_SECONDS) -> Started:
         """Start."""
-        return run(self.target, start(asked, workload_seconds=seconds))
+        return run(self.adapter, start(asked, workload_seconds=seconds))
 
     def started(self, queue: str | None, **spec: Any) -> TrainJob:
         """Start a job of one pod."""
@@ -78,7 +77,7 @@ class Site(World):
 
     def opened(self, job: TrainJob, seconds: float = WAIT_SECONDS) -> Opened:
         """Open."""
-        return run(self.target, open_job(self.namespace, job.meta.name, job.meta.uid, seconds=seconds))
+        return run(self.adapter, open_job(self.namespace, job.meta.name, job.meta.uid, seconds=seconds))
 
     def ran(self, queue: str | None) -> tuple[TrainJob, JsonObject]:
         """Start and open a job, and return it with its running pod."""
@@ -86,21 +85,13 @@ class Site(World):
         self.opened(job)
         return job, self.running(job, 1)
 
-    def hold(self, job: TrainJob) -> TrainJob:
-        """Hold."""
-        return run(self.target, hold(self.namespace, job.meta.name, job.meta.uid))
-
-    def release(self, job: TrainJob, seconds: float = WAIT_SECONDS) -> TrainJob:
-        """Release."""
-        return run(self.target, release(self.namespace, job.meta.name, job.meta.uid, seconds=seconds))
-
     def end(self, job: TrainJob, seconds: float = WAIT_SECONDS) -> None:
         """Stop."""
-        run(self.target, stop(self.namespace, job.meta.name, job.meta.uid, seconds=seconds))
+        run(self.adapter, stop(self.namespace, job.meta.name, job.meta.uid, seconds=seconds))
 
     def status(self, job: TrainJob) -> Status | None:
         """Status."""
-        return run(self.target, status(self.namespace, job.meta.name, job.meta.uid))
+        return run(self.adapter, status(self.namespace, job.meta.name, job.meta.uid))
 
     def stands(self, job: TrainJob, state: JobState, why: str = "") -> Status:
         """Wait until Status says this state, for this reason."""

@@ -44,7 +44,7 @@ CLOSED = (names.GATE, True, 0, False)
 def test_start(site: Site, queue: str | None, at: int, when: When) -> None:
     asked = site.asked(queue)
     name = asked.identity.name
-    assert run_cut_off(site.target, asked, at, when) == KILLED
+    assert run_cut_off(site.adapter, asked, at, when) == KILLED
     left = site.get(names.TRAINJOBS, name)
     assert (left is not None) is (at > 2 or (at == 2 and when == "after"))
     if left is not None:
@@ -65,7 +65,7 @@ def test_open(site: Site, queue: str | None, at: int, when: When) -> None:
     job = site.started(queue)
     site.jobs_exist(job)  # so that Open need not wait
     written = (at, when) == (max(number for mode, number in OPENS if mode == queue), "after")
-    assert run_cut_off(site.target, (site.namespace, job.meta.name, job.meta.uid), at, when) == KILLED
+    assert run_cut_off(site.adapter, (site.namespace, job.meta.name, job.meta.uid), at, when) == KILLED
     left = site.job(job.meta.name)
     if not left.past_gate:
         assert _closed(left) == CLOSED
@@ -98,7 +98,7 @@ def test_start_while_the_api_server_works_on_the_create(apart: Site, tmp_path: P
             os.kill(process[0], signal.SIGKILL)
 
         webhook.changes[asked.identity.name] = kill
-        assert run_cut_off(apart.target, asked, 0, "before", meet) == KILLED
+        assert run_cut_off(apart.adapter, asked, 0, "before", meet) == KILLED
         webhook.changes.clear()
         again = apart.begin(asked)
         assert _closed(again.job) == CLOSED

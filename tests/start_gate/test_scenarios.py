@@ -25,7 +25,7 @@ from dispatch_gates.operations.opening import Opened, open_job
 from dispatch_gates.operations.tries import CONFLICTS
 from dispatch_gates.requests import ApiError, DeniedError, InvalidError, Operation, Replace, Request
 from start_gate.site import Site
-from world import initializer, until
+from world import ADAPTER_ACCOUNT, initializer, until
 
 G = names.GATE
 
@@ -198,7 +198,7 @@ def _stepped(site: Site, operation: Operation[Any], before: Callable[[Request], 
         while True:
             before(request)
             try:
-                reply = run(site.target, one(request))
+                reply = run(site.adapter, one(request))
             except ApiError as error:
                 request = operation.throw(error)
             else:
@@ -252,7 +252,7 @@ def test_the_api_server_says_no(apart: Site) -> None:
     job = apart.started("queue")
     writes: list[Request] = []
     with (
-        apart.only(names.TRAINJOBS, 'request.userInfo.username != "dispatch-local-admin"'),
+        apart.only(names.TRAINJOBS, f'request.userInfo.username != "{ADAPTER_ACCOUNT}"'),
         pytest.raises((DeniedError, InvalidError), match="held up by a test"),
     ):
         _stepped(
