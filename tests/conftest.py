@@ -15,6 +15,7 @@ import pytest
 import rails
 from dispatch_local import paths
 from dispatch_local.cluster import Cluster
+from infra.installation import INSTALLED, install
 from start_gate.site import Site
 
 # Failures in checks that several directories share say what they compared.
@@ -43,16 +44,17 @@ def _swept() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def cluster() -> Iterator[Cluster]:
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """Return a real cluster with a real node and the guard rails; tests keep apart by namespaces of their own.
 
     DISPATCH_TEST_CLUSTER names one that is used if it is up and left up: for trying one test many times.
     Without it two runs at once have a cluster each, and one that a killed run left is taken down.
+    With DISPATCH_INSTALLED it has what `pulumi up` in infra/ installs, a controller at work, too.
     """
     if kept := os.environ.get("DISPATCH_TEST_CLUSTER"):
         cluster = Cluster(kept)
         cluster.up()
-        rails.install(cluster)
+        _equip(cluster, tmp_path_factory)
         yield cluster
         return
     for home in paths.clusters().glob("test-*"):
@@ -62,10 +64,17 @@ def cluster() -> Iterator[Cluster]:
     cluster = Cluster(f"test-{os.getpid()}")
     try:
         cluster.up()
-        rails.install(cluster)
+        _equip(cluster, tmp_path_factory)
         yield cluster
     finally:
         cluster.down()
+
+
+def _equip(cluster: Cluster, folders: pytest.TempPathFactory) -> None:
+    if INSTALLED:
+        install(cluster, folders.mktemp("infra"))
+    else:
+        rails.install(cluster)
 
 
 @pytest.fixture(scope="session")

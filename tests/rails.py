@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 from dispatch_gates.cluster import Target, run
 from dispatch_gates.contract import names
 from dispatch_gates.contract.guard_rails import Level
@@ -15,9 +17,11 @@ from dispatch_local.cluster import Cluster
 
 # The local cluster has JobSet from its own release, not from Trainer's chart.
 ACCOUNTS = Accounts(jobset="jobset-system:jobset-controller-manager")
+LEVEL = Level(os.environ.get("DISPATCH_LEVEL") or Level.ADMISSIONS)
+"""The level that the tests run at: DISPATCH_LEVEL, or else infra's default."""
 
 
-def install(cluster: Cluster, level: Level = Level.ADMISSIONS, check: str = names.ADMISSION_CHECK) -> None:
+def install(cluster: Cluster, level: Level = LEVEL, check: str = names.ADMISSION_CHECK) -> None:
     """Install the guard rails for the controller's usual account, and return when they are in force."""
     target = Target(str(cluster.kubeconfig), cluster.context)
     found = policies(ACCOUNTS, check, level)

@@ -289,11 +289,14 @@ class World:
 
     def make_check(self, check: str) -> None:
         """Create an AdmissionCheck where there is none: dispatch's by its name, others served by tests, Active."""
-        if self.get(names.ADMISSION_CHECKS, check, cluster_scoped=True) is None:
-            controller = names.CONTROLLER_NAME if check == names.ADMISSION_CHECK else "dispatch.local/tests"
+        controller = names.CONTROLLER_NAME if check == names.ADMISSION_CHECK else "dispatch.local/tests"
+        found = self.get(names.ADMISSION_CHECKS, check, cluster_scoped=True)
+        if found is None:
             with suppress(AlreadyExistsError):  # by another test's thread
                 self.create(names.ADMISSION_CHECKS, check, cluster_scoped=True, spec={"controllerName": controller})
-        if check != names.ADMISSION_CHECK:
+        else:
+            controller = found["spec"]["controllerName"]
+        if controller != names.CONTROLLER_NAME:
             self.activate(check)
 
     def activate(self, check: str) -> None:
@@ -732,9 +735,6 @@ def adapter(world: World) -> Target:
             if home.get(SERVICE_ACCOUNTS, ADAPTER) is None:
                 home.make_namespace()
                 home.create(SERVICE_ACCOUNTS, ADAPTER)
-                for role in (in_namespace, in_cluster):
-                    if home.get(CLUSTER_ROLES, role["metadata"]["name"], cluster_scoped=True) is None:
-                        home.create(CLUSTER_ROLES, role["metadata"]["name"], cluster_scoped=True, rules=role["rules"])
             _bind(home, in_cluster, cluster_scoped=True)
             _known.add(write_kubeconfig(path, home, token_of(home, ADAPTER)))
         _bind(world, in_namespace, cluster_scoped=False)
@@ -742,9 +742,12 @@ def adapter(world: World) -> Target:
 
 
 def _bind(world: World, role: JsonObject, *, cluster_scoped: bool) -> None:
-    """Bind the adapter's account to a role, if it is not, and wait until it has the last of its rights."""
-    name = role["metadata"]["name"]
-    binding = CLUSTER_ROLE_BINDINGS if cluster_scoped else ROLE_BINDINGS
+    """Bind the adapter's account to a role, and wait until it has the last of its rights."""
+    name, binding = role["metadata"]["name"], CLUSTER_ROLE_BINDINGS if cluster_scoped else ROLE_BINDINGS
+    if world.get(CLUSTER_ROLES, name, cluster_scoped=True) is None:
+        name = f"tests-{name}"  # infra/ is not installed here, or not yet: a role like the one that it brings
+        if world.get(CLUSTER_ROLES, name, cluster_scoped=True) is None:
+            world.create(CLUSTER_ROLES, name, cluster_scoped=True, rules=role["rules"])
     if world.get(binding, name, cluster_scoped=cluster_scoped) is None:
         world.create(
             binding,

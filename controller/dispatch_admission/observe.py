@@ -11,7 +11,7 @@ from dispatch_gates.contract.next_execution import Reason
 from dispatch_gates.contract.objects import MalformedError, parse_meta
 from dispatch_gates.contract.trainjob import parse_trainjob
 from dispatch_gates.contract.workload import Workload
-from dispatch_gates.requests import ApiError, Operation, find
+from dispatch_gates.requests import ApiError, DeniedError, Operation, find
 
 _FOLLOWED: Final[Mapping[tuple[str, str], Resource]] = {
     (resource.group, resource.kind): resource for resource in (TRAINJOBS, WORKLOADS, JOBSETS, JOBS)
@@ -35,8 +35,10 @@ def read_owner(workload: Workload) -> Operation[Owner]:
                 return Unknown(Reason.OWNER_UNREADABLE, f"its owner {kind} {name} is gone")
             meta = parse_meta(raw)
         except (ApiError, MalformedError) as error:
-            # The class alone: a message that changes with each try would be written each time.
-            return Unknown(Reason.OWNER_UNREADABLE, f"its owner {kind} {name} cannot be read ({type(error).__name__})")
+            # The class alone: a message that changes with each try would be written each time. A refusal, which says
+            # what right is missing, is the same each time.
+            why = error if isinstance(error, DeniedError) else type(error).__name__
+            return Unknown(Reason.OWNER_UNREADABLE, f"its owner {kind} {name} cannot be read ({why})")
         if meta.uid != child.owner.uid:
             return Unknown(
                 Reason.OWNER_UNREADABLE, f"its owner {kind} {name} is gone; there is another one of that name"

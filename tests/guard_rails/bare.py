@@ -1,7 +1,7 @@
 """An API server with the kinds and the policies, and nobody at work: a place to ask it one thing at a time.
 
-Every account is a ServiceAccount with a real token and, on purpose, the right to everything that the policies are
-about: what is refused here is refused by a policy.
+Every account of it is a ServiceAccount with a real token and, on purpose, the right to everything that the policies are
+about: what they are refused is refused by a policy.
 """
 
 from __future__ import annotations
@@ -62,13 +62,15 @@ class Bare:
             for crd in crds:
                 waiting.until("a kind", partial(has_condition, self.admin, object_path(crd), "Established"))
         accounts = {**vars(ACCOUNTS), **OTHERS}
-        for namespace in {GUARDED, OPEN, *(account.partition(":")[0] for account in accounts.values())}:
+        namespaces = {GUARDED, OPEN, *(account.partition(":")[0] for account in accounts.values())}
+        for namespace in namespaces:
             labels = {names.GUARDED: "true"} if namespace == GUARDED else {}
             self.apply("v1", "Namespace", namespace, labels=labels)
             self.apply("v1", "ServiceAccount", "default", namespace)
         groups = [names.TRAINJOBS.group, names.WORKLOADS.group, names.JOBSETS.group, names.JOBS.group, ""]
         rules = [{"apiGroups": groups, "resources": ["*"], "verbs": EVERYTHING}]
-        self.role("everything", rules, {"kind": "Group", "name": "system:serviceaccounts"})
+        everybody = [{"kind": "Group", "name": f"system:serviceaccounts:{namespace}"} for namespace in namespaces]
+        self.role("everything", rules, *everybody)
         namespace, _, name = OTHERS["adapter"].partition(":")
         adapter = {"kind": "ServiceAccount", "name": name, "namespace": namespace}
         self.role("adapter", rights.adapter_rules() + rights.adapter_cluster_rules(), adapter)
@@ -118,12 +120,12 @@ class Bare:
         assert status == http.HTTPStatus.CREATED, reply
         return str(json.loads(reply)["status"]["token"])
 
-    def role(self, name: str, rules: list[Body], subject: Body) -> None:
+    def role(self, name: str, rules: list[Body], *subjects: Body) -> None:
         """Grant rights in all namespaces."""
         group = "rbac.authorization.k8s.io"
         self.apply(f"{group}/v1", "ClusterRole", name, rules=rules)
         reference = {"apiGroup": group, "kind": "ClusterRole", "name": name}
-        self.apply(f"{group}/v1", "ClusterRoleBinding", name, roleRef=reference, subjects=[subject])
+        self.apply(f"{group}/v1", "ClusterRoleBinding", name, roleRef=reference, subjects=list(subjects))
 
     def apply(self, version: str, kind: str, name: str, namespace: str = "", **body: Any) -> None:
         metadata = {"name": name, "labels": body.pop("labels", {})} | ({"namespace": namespace} if namespace else {})

@@ -7,7 +7,6 @@ audit log; the API server's own answers are told from the events that are there.
 
 from __future__ import annotations
 
-import json
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -34,6 +33,7 @@ from dispatch_gates.operations.start import start
 from dispatch_gates.operations.stop import stop
 from dispatch_infra import rights
 from dispatch_local.cluster import Cluster
+from logged import Right, refused, requests, right
 from world import ADAPTER_ACCOUNT, WAIT_SECONDS, ControllerProcess, Deployment, World, until
 
 UNLOGGED = {
@@ -43,7 +43,6 @@ UNLOGGED = {
 }
 """The audit log has no reads of these. What the adapter told from them shows that it could."""
 ACCOUNT = f"system:serviceaccount:{names.CONTROLLER_NAMESPACE}:{names.CONTROLLER}"
-Right = tuple[str, str, str]
 
 
 def granted(rules: list[rights.Rule]) -> set[Right]:
@@ -56,33 +55,12 @@ def granted(rules: list[rights.Rule]) -> set[Right]:
     }
 
 
-def requests(log: Path, since: int, account: str) -> list[dict[str, Any]]:
-    """What an account asked for, from a place in the audit log on; not what everybody may ask about himself."""
-    with log.open("rb") as lines:
-        lines.seek(since)
-        events = [json.loads(line) for line in lines if line.endswith(b"\n") and account.encode() in line]
-    return [
-        event
-        for event in events
-        if event["user"]["username"] == account
-        and event.get("objectRef", {}).get("apiGroup") != names.ACCESS_REVIEWS.group
-        and "objectRef" in event
-    ]
-
-
 def assert_used(found: list[dict[str, Any]], rules: list[rights.Rule]) -> None:
     """Fail unless the requests used each right of the rules, and were refused none."""
-    refused = [event for event in found if event["annotations"].get("authorization.k8s.io/decision") != "allow"]
-    assert [(right(event), event["requestURI"]) for event in refused] == []
+    assert refused(found) == []
     used = {right(event) for event in found}
     assert used - granted(rules) == set(), "not in the table, and done all the same"
     assert granted(rules) - used - UNLOGGED == set(), "granted, and used by nobody"
-
-
-def right(event: dict[str, Any]) -> Right:
-    of = event["objectRef"]
-    resource = of["resource"] + (f"/{of['subresource']}" if of.get("subresource") else "")
-    return of.get("apiGroup", ""), resource, event["verb"]
 
 
 def batch() -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """`infra/` as a user runs it: the real engine, its files in a folder of their own, state on disk.
 
-And a client for whoever looks at the cluster meanwhile: JSON in and out, as the administrator or as an account.
+And a client for whoever looks at the cluster meanwhile: JSON in and out, as the administrator or as an account; and the
+controller that was installed, for tests that take it away.
 """
 
 from __future__ import annotations
@@ -12,8 +13,9 @@ import ssl
 import subprocess
 import urllib.error
 import urllib.request
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from http import HTTPStatus
@@ -23,16 +25,34 @@ from typing import Any
 
 import yaml
 
+import rails
+from dispatch_gates.contract import names
+from dispatch_local import images
 from dispatch_local.cluster import Cluster
+from dispatch_local.node import REAL_NODE
+from world import until
 
 INFRA = Path(__file__).parents[2] / "infra"
 STACK = "test"
+INSTALLED = "DISPATCH_INSTALLED" in os.environ
+"""Whether the tests of the readmission gate run against what `pulumi up` installs."""
 SECONDS = 420
 """More than the longest wait in `infra/`: Pulumi's own message is worth having."""
 
 
 SOONER = 'import dispatch_infra.gated_queue as queue\n\nqueue.GONE_WITHIN = "20s"\n\n'
 """A queue that still has a running job is waited for in vain, and two minutes of it prove no more."""
+
+
+ON_THE_NODE = {
+    "image": images.reference("controller"),
+    "allowImageTag": True,
+    "imagePullPolicy": "Never",
+    "leaseSeconds": 3,
+    "nodeSelector": {"kubernetes.io/hostname": REAL_NODE},
+    "guardRailAccounts": {"jobset": rails.ACCOUNTS.jobset},
+}
+"""The settings of an installation on a local cluster."""
 
 
 class Installation:
@@ -176,6 +196,45 @@ class Server:
             error.close()
             raise
         return answer
+
+
+class InstalledController:
+    """The controller that `pulumi up` put into a cluster. Its replicas are pods on the real node."""
+
+    def __init__(self, cluster: Cluster, namespace: str = names.CONTROLLER_NAMESPACE) -> None:
+        self._server = Server(cluster)
+        self._deployment = f"/apis/apps/v1/namespaces/{namespace}/deployments/{names.CONTROLLER}"
+        self._pods = f"/api/v1/namespaces/{namespace}/pods"
+
+    @property
+    def there(self) -> bool:
+        """Whether it was installed."""
+        return self._server.get(self._deployment) is not None
+
+    @contextmanager
+    def away(self) -> Iterator[None]:
+        """End all replicas, and start as many anew at the end."""
+        replicas = self._server.get(self._deployment)["spec"]["replicas"]
+        self._scale(0)
+        until("the end of the controller's pods", lambda: not self._server.get(self._pods)["items"])
+        try:
+            yield
+        finally:
+            self._scale(replicas)
+            until("the controller", lambda: self._available() == replicas)
+
+    def _scale(self, replicas: int) -> None:
+        self._server.merge(self._deployment, {"spec": {"replicas": replicas}})
+
+    def _available(self) -> int:
+        status: dict[str, int] = self._server.get(self._deployment)["status"]
+        return status.get("availableReplicas", 0)
+
+
+def install(cluster: Cluster, folder: Path) -> None:
+    """Have `pulumi up` install all that `infra/` installs, under the names that it gives by default."""
+    if not InstalledController(cluster).there:
+        Installation(cluster, folder, ON_THE_NODE | {"guardRails": str(rails.LEVEL)}).up()
 
 
 @dataclass(frozen=True)

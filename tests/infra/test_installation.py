@@ -1,10 +1,10 @@
 """`infra/` on a real cluster, with the real engine and the controller's own image.
 
-Aspects: after `up` all of it serves; the order, from the versions of the objects; a second `up` changes nothing and
-`refresh` finds nothing; what somebody changed or took away; another image, another level and another name of the check,
-and back; the controller's account can do what its table says and nothing else; a setting that is not valid; destroy
-with a job that runs, and with one that waits at the check and nobody to serve it: no job is admitted, nothing hangs,
-nothing is left.
+Aspects: after `up` all of it serves, and jobs are readmitted as they should be; the order, from the versions of the
+objects; a second `up` changes nothing and `refresh` finds nothing; what somebody changed or took away; another image,
+another level and another name of the check, and back; the controller's account can do what its table says and nothing
+else; a setting that is not valid; destroy with a job that runs, and with one that waits at the check and nobody to
+serve it: no job is admitted, nothing hangs, nothing is left.
 
 The order of these tests is that of the installation's life. From the first change on a job runs and another one waits
 at the check, and the audit log says of both that no execution began without it.
@@ -19,41 +19,39 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
 
-import rails
 from dispatch_gates.cluster import Target, run
 from dispatch_gates.contract import names
 from dispatch_gates.contract.guard_rails import POLICIES, Level
 from dispatch_gates.contract.objects import JsonObject
 from dispatch_gates.contract.trainjob import TrainJob
 from dispatch_gates.operations.guard_rails import guard_rails
+from dispatch_gates.operations.stop import stop
 from dispatch_infra import rights
 from dispatch_local import images, paths
 from dispatch_local.cluster import Cluster
 from dispatch_local.node import REAL_NODE
-from infra.installation import Installation, Server, Version, condition
-from world import World
+from infra.installation import ON_THE_NODE, Installation, InstalledController, Server, Version, condition
+from logged import refused, requests
+from readmission.kinds import KINDS, begin
+from readmission.surroundings import Surroundings
+from world import ADAPTER_ACCOUNT, WAIT_SECONDS, Deployment, World
 
 KUEUE = "/apis/kueue.x-k8s.io/v1beta2"
 SYSTEM, TEAM, NAME = "infra-test-system", "infra-test", "infra-test"
 CONTROLLER = "dispatch-admission"
 ACCOUNT = f"system:serviceaccount:{SYSTEM}:{CONTROLLER}"
-CONFIG = {
-    "image": images.reference("controller"),
-    "allowImageTag": True,
-    "imagePullPolicy": "Never",
-    "leaseSeconds": 3,
-    "nodeSelector": {"kubernetes.io/hostname": REAL_NODE},
+CONFIG = ON_THE_NODE | {
     "namespace": SYSTEM,
     "admissionCheck": NAME,
     "clusterQueue": NAME,
     "localQueues": [{"name": NAME, "namespace": TEAM}],
     "flavors": [{"name": NAME, "quotas": {"cpu": 2}}],
     "priorityClasses": [{"name": NAME, "value": 1000}],
-    "guardRailAccounts": {"jobset": rails.ACCOUNTS.jobset},
 }
 
 CHECK = f"{KUEUE}/admissionchecks/{NAME}"
@@ -215,6 +213,23 @@ def test_the_guard_rails_are_in_force_where_the_queue_is(live: Live) -> None:
 def level(live: Live, namespace: str) -> Level:
     cluster = live.installation.cluster
     return run(Target(str(cluster.kubeconfig), cluster.context), guard_rails(namespace)).level
+
+
+@pytest.mark.parametrize("kind", ["preempted", "pod-lingers", "held-and-released", "controller-killed"])
+def test_the_readmission_gate_keeps_its_promise(live: Live, kind: str, tmp_path: Path) -> None:
+    """Some kinds of runs of tests/readmission; `make test-installed` plays all of them. Nobody is refused anything."""
+    cluster = live.installation.cluster
+    since = cluster.audit_log.stat().st_size
+    controllers, second = InstalledController(cluster, SYSTEM), Deployment(World(cluster), tmp_path)
+    played = begin(KINDS[kind], cluster, Surroundings(cluster, controllers, second), Random(kind), check=NAME)
+    KINDS[kind].play(played)
+    assert len(played.world.judged(played.job)) >= 2
+    played.world.stop(played.job)
+    played.world.discard()
+    for account in (ACCOUNT, ADAPTER_ACCOUNT):
+        found = requests(cluster.audit_log, since, account)
+        assert found
+        assert refused(found) == []
 
 
 def test_a_second_up_changes_nothing(live: Live) -> None:
@@ -392,6 +407,11 @@ def test_a_setting_that_is_not_valid_is_one_sentence(live: Live) -> None:
 
 def test_destroy_with_a_job_that_runs_and_others_at_a_check_that_nobody_serves(live: Live, jobs: Jobs) -> None:
     world = jobs.world
+
+    def end(job: TrainJob) -> None:
+        """As an administrator: the adapter's roles go with the rest."""
+        run(world.target, stop(TEAM, job.meta.name, job.meta.uid, seconds=WAIT_SECONDS))
+
     world.linger(old := world.running(jobs.waiting, 2))
     world.evict(jobs.waiting)
     world.waits(jobs.waiting, "StillRunning")
@@ -408,7 +428,7 @@ def test_destroy_with_a_job_that_runs_and_others_at_a_check_that_nobody_serves(l
     for path in (CHECK, DEPLOYMENT, BINDING):
         assert "deletionTimestamp" not in live.server.get(path)["metadata"], path
     assert [pod["status"]["phase"] for pod in world.pods_of(jobs.running)] == ["Running"]
-    world.stop(jobs.running)
+    end(jobs.running)
 
     live.installation.destroy()
 
@@ -420,7 +440,7 @@ def test_destroy_with_a_job_that_runs_and_others_at_a_check_that_nobody_serves(l
     assert "True" in {version.condition("QuotaReserved") for version in versions}
     assert {version.condition("Admitted") for version in versions} <= {"absent", "False"}
     world.let_go(old)
-    world.stop(jobs.waiting)
+    end(jobs.waiting)
     assert [len(world.judged(job)) for job in (jobs.running, jobs.waiting)] == [1, 2]
 
     in_order = (LOCAL_QUEUE, CLUSTER_QUEUE, CHECK, DEPLOYMENT, BINDING, NAMESPACE)

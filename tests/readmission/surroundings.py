@@ -6,10 +6,18 @@ import signal
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from typing import Any
+from typing import Any, Protocol
 
 from dispatch_local.cluster import Cluster
 from world import Deployment
+
+
+class Controllers(Protocol):
+    """The controllers that serve the check, however they were deployed."""
+
+    def away(self) -> AbstractContextManager[None]:
+        """End them, and start them again at the end."""
+        ...
 
 
 class Surroundings:
@@ -19,7 +27,7 @@ class Surroundings:
     fail with BrokenBarrierError.
     """
 
-    def __init__(self, cluster: Cluster, controllers: Deployment, second: Deployment, parties: int = 1) -> None:
+    def __init__(self, cluster: Cluster, controllers: Controllers, second: Deployment, parties: int = 1) -> None:
         self._cluster = cluster
         self._controllers = controllers
         self._second = second

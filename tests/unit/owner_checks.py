@@ -150,7 +150,7 @@ for _name, (_reason, _ref, _more, _says) in _WAITING_ROWS.items():
 
 
 def _unreadable(error: ApiError, resource: object) -> None:
-    """The owner cannot be read: never Ready, and the words do not change with each try."""
+    """The owner cannot be read: never Ready, and the words do not change with each try; a refusal is quoted."""
     reference = {
         str(TRAINJOBS): _TRAINJOB,
         str(JOBSETS): owner("JobSet", NAME, "uid-jobset"),
@@ -163,7 +163,8 @@ def _unreadable(error: ApiError, resource: object) -> None:
             raise error
 
     server.before = refuse
-    waits(server, Reason.OWNER_UNREADABLE, "cannot be read", type(error).__name__)
+    why = str(error) if isinstance(error, DeniedError) else type(error).__name__
+    waits(server, Reason.OWNER_UNREADABLE, f"cannot be read ({why})")
 
 
 for _error in (DeniedError("no", status=403), UnreachableError("500"), ThrottledError("429"), BadReplyError("cut")):

@@ -1,0 +1,38 @@
+"""What an account asked the API server for, as the audit log has it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from dispatch_gates.contract import names
+
+Right = tuple[str, str, str]
+"""Group, resource, verb."""
+
+
+def requests(log: Path, since: int, account: str) -> list[dict[str, Any]]:
+    """What an account asked for, from a place in the audit log on; not what everybody may ask about himself."""
+    with log.open("rb") as lines:
+        lines.seek(since)
+        events = [json.loads(line) for line in lines if line.endswith(b"\n") and account.encode() in line]
+    return [
+        event
+        for event in events
+        if event["user"]["username"] == account
+        and event.get("objectRef", {}).get("apiGroup") != names.ACCESS_REVIEWS.group
+        and "objectRef" in event
+    ]
+
+
+def refused(found: list[dict[str, Any]]) -> list[tuple[Right, str]]:
+    """What the API server refused for want of a right."""
+    decision = "authorization.k8s.io/decision"
+    return [(right(event), event["requestURI"]) for event in found if event["annotations"].get(decision) != "allow"]
+
+
+def right(event: dict[str, Any]) -> Right:
+    of = event["objectRef"]
+    resource = of["resource"] + (f"/{of['subresource']}" if of.get("subresource") else "")
+    return of.get("apiGroup", ""), resource, event["verb"]
