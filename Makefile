@@ -42,6 +42,12 @@ test: lint programs ## All tests, one run of each kind, from unit to real cluste
 	@echo "== tests"
 	@$(BIN)/python -m pytest
 
+.PHONY: test-installed
+test-installed: programs ## The readmission gate's tests against what `pulumi up` installs (LEVEL=executions: strict)
+	@DISPATCH_INSTALLED=1 DISPATCH_LEVEL=$(LEVEL) $(BIN)/python -m pytest \
+		tests/readmission/test_kinds.py tests/readmission/test_jobs.py tests/readmission/test_orders.py \
+		tests/readmission/test_foreign.py tests/guard_rails/test_refused_nothing.py
+
 .PHONY: prove
 prove: programs ## Search every order of events with the code that ships, mutants, models against the real thing (ARGS='1 3': parts of the search)
 	@$(BIN)/python -m explorer $(ARGS)

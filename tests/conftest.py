@@ -36,6 +36,15 @@ hypothesis.settings.load_profile("shared")
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+LAST = ("test_refused_nothing.py", "test_transitions.py")
+"""What looks at the audit log of the whole run."""
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: item.path.name in LAST)
+
+
 @pytest.fixture(scope="module", autouse=True)
 def _swept() -> Iterator[None]:
     """Collect what a module leaves before the next one begins: what it did not close is told of under its own name."""

@@ -12,11 +12,18 @@ Right = tuple[str, str, str]
 """Group, resource, verb."""
 
 
-def requests(log: Path, since: int, account: str) -> list[dict[str, Any]]:
-    """What an account asked for, from a place in the audit log on; not what everybody may ask about himself."""
+DECISION = "authorization.k8s.io/decision"
+
+
+def requests(log: Path, since: int, account: str, *, said: str = "") -> list[dict[str, Any]]:
+    """What an account asked for, from a place in the audit log on; not what everybody may ask about himself.
+
+    With `said`, of the events that have this text in them.
+    """
+    wanted = [text.encode() for text in (account, said)]
     with log.open("rb") as lines:
         lines.seek(since)
-        events = [json.loads(line) for line in lines if line.endswith(b"\n") and account.encode() in line]
+        events = [json.loads(line) for line in lines if line.endswith(b"\n") and all(text in line for text in wanted)]
     return [
         event
         for event in events
@@ -28,8 +35,7 @@ def requests(log: Path, since: int, account: str) -> list[dict[str, Any]]:
 
 def refused(found: list[dict[str, Any]]) -> list[tuple[Right, str]]:
     """What the API server refused for want of a right."""
-    decision = "authorization.k8s.io/decision"
-    return [(right(event), event["requestURI"]) for event in found if event["annotations"].get(decision) != "allow"]
+    return [(right(event), event["requestURI"]) for event in found if event["annotations"].get(DECISION) != "allow"]
 
 
 def right(event: dict[str, Any]) -> Right:

@@ -104,6 +104,10 @@ class Bare:
         except ValueError:  # an API server that is on its way up or down
             return Answer(status, reply.decode())
 
+    def rest(self) -> None:
+        """Keep the controllers of Kubernetes from changing, or reacting to, what the tests put there."""
+        self.cluster.pause("kube-controller-manager")
+
     def wake(self) -> None:
         """Let the controllers of Kubernetes work again."""
         self.cluster.resume("kube-controller-manager")

@@ -113,7 +113,7 @@ class Place(World):
     def prepare(self, folder: Path) -> Place:
         """Make the accounts, and what all stories share; return when the API server knows everybody's rights."""
         self.make_namespace()
-        self.create(SERVICE_ACCOUNTS, "default")
+        self.create(SERVICE_ACCOUNTS, "default")  # which pods need
         self.make_check(cases.CHECK)
         self.create(names.TRAINING_RUNTIMES, "kwok", **runtime())
         strategy = {"admissionChecks": [{"name": cases.CHECK}]}
@@ -159,6 +159,7 @@ class Place(World):
 
 @pytest.fixture(scope="module")
 def place(api_server: Bare, tmp_path_factory: pytest.TempPathFactory) -> Place:
+    api_server.rest()
     return Place(api_server.cluster).prepare(tmp_path_factory.mktemp("accounts"))
 
 

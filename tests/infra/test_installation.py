@@ -225,6 +225,7 @@ def test_the_readmission_gate_keeps_its_promise(live: Live, kind: str, tmp_path:
     KINDS[kind].play(played)
     assert len(played.world.judged(played.job)) >= 2
     played.world.stop(played.job)
+    played.world.list_checks()  # what names the check would keep it
     played.world.discard()
     for account in (ACCOUNT, ADAPTER_ACCOUNT):
         found = requests(cluster.audit_log, since, account)
