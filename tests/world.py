@@ -718,6 +718,8 @@ def controller_kubeconfig(world: World, path: Path, lease: str = "tests") -> Pat
         role = role | {"kind": "Role", "name": at_home}
         home.create(ROLES, at_home, rules=namespace_rules(lease))
         home.create(ROLE_BINDINGS, at_home, roleRef=role, subjects=[subject])
+    await_rights(home, name, cluster_rules(names.ADMISSION_CHECK)[-1])
+    await_rights(home, name, namespace_rules(lease)[-1], home.namespace)
     return write_kubeconfig(path, home, token_of(home, name))
 
 
@@ -756,18 +758,24 @@ def _bind(world: World, role: JsonObject, *, cluster_scoped: bool) -> None:
             roleRef={"apiGroup": CLUSTER_ROLES.group, "kind": CLUSTER_ROLES.kind, "name": name},
             subjects=[{"kind": "ServiceAccount", "name": ADAPTER, "namespace": ADAPTER_HOME}],
         )
-    last = role["rules"][-1]
-    asked = {"group": last["apiGroups"][0], "resource": last["resources"][0], "verb": last["verbs"][-1]}
-    asked |= {} if cluster_scoped else {"namespace": world.namespace}
-    until("the adapter's rights", lambda: allowed(world, ADAPTER_ACCOUNT, asked), pause=0.005)
+    home = World(world.cluster, ADAPTER_HOME)
+    await_rights(home, ADAPTER, role["rules"][-1], "" if cluster_scoped else world.namespace)
 
 
-def allowed(world: World, user: str, asked: JsonObject) -> bool:
-    """Whether the API server would let somebody do something."""
+def await_rights(home: World, account: str, rule: JsonObject, namespace: str = "") -> None:
+    """Wait until the API server knows of the last right of a rule, in a namespace or everywhere."""
     review = names.SUBJECT_REVIEWS
-    spec = {"user": user, "resourceAttributes": asked}
+    asked = {"group": rule["apiGroups"][0], "resource": rule["resources"][0], "verb": rule["verbs"][-1]}
+    spec = {
+        "user": f"system:serviceaccount:{home.namespace}:{account}",
+        "resourceAttributes": asked | ({"namespace": namespace} if namespace else {}),
+    }
     body = {"apiVersion": review.api_version, "kind": review.kind, "spec": spec}
-    return bool(run(world.target, write(Create(review, body)))["status"]["allowed"])
+
+    def allowed() -> bool:
+        return bool(run(home.target, write(Create(review, body)))["status"]["allowed"])
+
+    until(f"the rights of {account}", allowed, pause=0.005)
 
 
 class Deployment:

@@ -18,7 +18,6 @@ import logging
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -55,7 +54,7 @@ from world import (
     SERVICE_ACCOUNTS,
     WAIT_SECONDS,
     World,
-    allowed,
+    await_rights,
     runtime,
     token_of,
     until,
@@ -124,9 +123,7 @@ class Place(World):
                 name = f"{who}-{label(right)}".replace("/", "-")
                 self.accounts[who, right] = self._account(name, less(rules, right), folder)
             # The API server learns of them in this order; the last one has all rights.
-            group, resource, verb = each(rules)[-2] or ("", "", "")
-            asked = {"group": group, "resource": resource, "verb": verb}
-            until("the rights", partial(allowed, self, f"system:serviceaccount:{HOME}:{name}", asked), pause=0.005)
+            await_rights(self, name, rules[-1])
         return self
 
     def _account(self, name: str, rules: list[Rule], folder: Path) -> Target:
