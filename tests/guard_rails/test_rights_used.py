@@ -105,8 +105,9 @@ def inactive(world: World) -> None:
         check = world.get(names.ADMISSION_CHECKS, names.ADMISSION_CHECK, cluster_scoped=True) or {}
         return any(each["type"] == "Active" for each in check["status"].get("conditions") or [])
 
-    world.change(names.ADMISSION_CHECKS, names.ADMISSION_CHECK, clear, status=True, cluster_scoped=True)
     until("the check to be Active", active)
+    world.change(names.ADMISSION_CHECKS, names.ADMISSION_CHECK, clear, status=True, cluster_scoped=True)
+    until("the check to be Active again", active)
 
 
 def test_each_right_is_used_and_none_is_refused(cluster: Cluster, tmp_path: Path) -> None:
