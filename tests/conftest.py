@@ -13,6 +13,7 @@ import hypothesis
 import pytest
 
 import rails
+from dispatch_gates.contract.guard_rails import Level
 from dispatch_local import paths
 from dispatch_local.cluster import Cluster
 from infra.installation import INSTALLED, install
@@ -41,7 +42,11 @@ LAST = ("test_refused_nothing.py", "test_transitions.py")
 
 
 @pytest.hookimpl(trylast=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if rails.LEVEL is Level.EXECUTIONS:
+        left_out = [item for item in items if item.get_closest_marker("depends_on")]
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if item not in left_out]
     items.sort(key=lambda item: item.path.name in LAST)
 
 

@@ -102,6 +102,7 @@ def test_several_replicated_jobs_on_several_nodes(world: World) -> None:
     assert len(world.judged(job)) == 2
 
 
+@pytest.mark.depends_on
 def test_evicted_before_between_and_after_the_initializers_end(world: World) -> None:
     world.give_room(2)
     world.runtime("initialized", initializer)
