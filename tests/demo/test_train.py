@@ -104,6 +104,27 @@ def test_told_to_stop_it_writes_a_last_checkpoint_after_its_grace(tmp_path: Path
     assert checkpoints(tmp_path) == ["a000001-epoch000001.json"]
 
 
+def test_its_grace_can_begin_when_another_job_is_trained(tmp_path: Path) -> None:
+    other = "01ARZ3NDEKTSV4RRFFQ69G5FAV"
+    pauses: list[float] = []
+
+    def pause(seconds: float) -> None:
+        pauses.append(seconds)
+        if len(pauses) == 3:
+            assert run(tmp_path, 1, DISPATCH_ULID=other) == 0
+
+    environ = environment(tmp_path, 1, TRAIN_GRACE_SECONDS="8", TRAIN_GRACE_FROM=other)
+    assert train.run(environ, lambda: True, pause) == train.ENDED_BY_SIGNAL
+    assert pauses == [1, 1, 1, 8]
+
+
+def test_its_grace_does_not_wait_for_another_job_for_ever(tmp_path: Path) -> None:
+    pauses: list[float] = []
+    environ = environment(tmp_path, 1, TRAIN_GRACE_SECONDS="8", TRAIN_GRACE_FROM="01ARZ3NDEKTSV4RRFFQ69G5FAV")
+    assert train.run(environ, lambda: True, pauses.append) == train.ENDED_BY_SIGNAL
+    assert sum(pauses) == 68
+
+
 def test_the_first_execution_can_go_on_until_it_is_told_and_the_next_one_adds_a_checkpoint(tmp_path: Path) -> None:
     epochs = iter(range(20))
     assert run(tmp_path, 1, lambda: next(epochs) == 10, TRAIN_UNTIL_TOLD="true") == train.ENDED_BY_SIGNAL

@@ -27,8 +27,7 @@ config = pulumi.Config()
 IMAGE = config.get("image") or "dispatch.local/training:1"
 NAMESPACE, QUEUE = config.require("namespace"), config.get("queue")
 NODE = config.get_object("nodeSelector") or {"dispatch.local/node": "real"}
-# In a queue the urgent job comes and goes meanwhile, so that the check is seen to wait for the old pod.
-GRACE = "30" if QUEUE else "10"
+GRACE = "20" if QUEUE else "10"
 
 # An execution is one life of one pod: nothing below the queue starts a pod again on its own.
 NODE_JOB: Mapping[str, Any] = {
@@ -41,7 +40,7 @@ NODE_JOB: Mapping[str, Any] = {
             "template": {
                 "spec": {
                     "restartPolicy": "Never",
-                    # Time to write a last checkpoint; train.py takes TRAIN_GRACE_SECONDS of it.
+                    # Time to write a last checkpoint; train.py takes a minute and TRAIN_GRACE_SECONDS at the most.
                     "terminationGracePeriodSeconds": 90,
                     "automountServiceAccountToken": False,
                     "nodeSelector": NODE,
@@ -81,7 +80,7 @@ if config.get_bool("createNamespace"):
     namespace = Namespace("namespace", metadata={"name": NAMESPACE})
 
 
-def common(name: str, env: Mapping[str, str]) -> JobInputs:
+def common(name: str, env: Mapping[str, pulumi.Input[str]]) -> JobInputs:
     """Return what both jobs are declared with."""
     inputs: JobInputs = {
         "namespace": NAMESPACE,
@@ -98,21 +97,25 @@ def common(name: str, env: Mapping[str, str]) -> JobInputs:
 
 ready = pulumi.ResourceOptions(depends_on=[each for each in (runtime, namespace) if each is not None])
 
+identity = JobIdentity("urgent-identity")
+
 # The usual case: one resource that starts, records and opens.
-patient_env = {
+patient_env: dict[str, pulumi.Input[str]] = {
     "TRAIN_EPOCHS": "60",
     "TRAIN_EPOCH_SECONDS": "0.25",
     # Its first execution is there to be preempted, however long that takes on this machine.
     "TRAIN_UNTIL_TOLD": "true",
     "TRAIN_GRACE_SECONDS": GRACE,
 }
+if QUEUE:
+    # The urgent job comes and goes meanwhile, so that the check is seen to wait for the old pod.
+    patient_env["TRAIN_GRACE_FROM"] = identity.ulid
 patient_inputs = common("patient", patient_env)
 patient_inputs["hold"] = config.get_bool("hold")
 patient = GatedJob("patient", **patient_inputs, opts=ready)
 
 # The same in its parts, where somebody decides later.
-identity = JobIdentity("urgent-identity")
-urgent_env = {"TRAIN_EPOCHS": "30", "TRAIN_EPOCH_SECONDS": "0.05"}
+urgent_env: dict[str, pulumi.Input[str]] = {"TRAIN_EPOCHS": "30", "TRAIN_EPOCH_SECONDS": "0.05"}
 urgent = GatedTrainJob("urgent-job", ulid=identity.ulid, **common("urgent", urgent_env), opts=ready)
 if config.get_bool("openUrgent"):
     JobOpening("urgent-opening", job=urgent)

@@ -13,6 +13,7 @@ an execution that should be over could not be told from the one that is meant to
 Environment: DISPATCH_ADMISSION_COUNT (A), DISPATCH_ULID (one folder of checkpoints per job), CHECKPOINTS
 (the volume), TRAIN_EPOCHS, TRAIN_EPOCH_SECONDS (the least time an epoch takes: leaves the processor to
 others), TRAIN_CHECKPOINT_EVERY (epochs), TRAIN_GRACE_SECONDS (how long a last checkpoint takes after SIGTERM),
+TRAIN_GRACE_FROM (the ULID of another job: these seconds begin when that one is trained, a minute later at the most),
 TRAIN_UNTIL_TOLD (set: whoever has nothing to resume from goes on until it gets SIGTERM).
 """
 
@@ -38,6 +39,9 @@ HIDDEN = 12
 POINTS = 240
 RATE = 0.05
 FENCED, ENDED_BY_SIGNAL = 3, 143
+TRAINED = "trained"
+"""A file beside the checkpoints of a job that has ended."""
+MOST_SECONDS = 60.0
 CHECKPOINT = re.compile(r"a(\d{6})-epoch(\d{6})\.json")
 
 Weights = dict[str, Any]
@@ -160,9 +164,8 @@ def run(
             started = clock()
             loss = train_epoch(weights, points)
             if told_to_stop():
-                grace = float(environment.get("TRAIN_GRACE_SECONDS", "0"))
-                print(f"A={a}: told to stop at epoch {epoch}; the last checkpoint takes {grace:g} s")
-                pause(grace)
+                print(f"A={a}: told to stop at epoch {epoch}; the last checkpoint takes a while")
+                _take_a_while(environment, folder.parent, pause)
                 store.save(epoch, weights)
                 print(f"A={a}: wrote the last checkpoint, epoch {epoch}")
                 return ENDED_BY_SIGNAL
@@ -175,8 +178,19 @@ def run(
     except FencedError as error:
         print(f"A={a}: FENCED, nothing written: {error}")
         return FENCED
+    (folder / TRAINED).touch()
     print(f"A={a}: trained")
     return 0
+
+
+def _take_a_while(environment: Mapping[str, str], folders: Path, pause: Callable[[float], None]) -> None:
+    """Be as slow with the last checkpoint as a big model is."""
+    if other := environment.get("TRAIN_GRACE_FROM"):
+        for _ in range(int(MOST_SECONDS)):
+            if (folders / other / TRAINED).exists():
+                break
+            pause(1.0)
+    pause(float(environment.get("TRAIN_GRACE_SECONDS", "0")))
 
 
 def main() -> int:
