@@ -74,6 +74,10 @@ soak-local: $(READY) ## The local cluster's long tests: Ctrl-C at random moments
 		tests/local_cluster/soak_local.py tests/local_cluster/test_moments.py tests/local_cluster/test_build.py \
 		tests/demo/test_demo.py tests/infra/soak_guest.py
 
+.PHONY: test-charts
+test-charts: programs ## infra/ with Kueue and Trainer by their charts, on a real cluster without either
+	@$(BIN)/python -m pytest tests/infra/with_charts.py
+
 .PHONY: lint
 lint: $(READY) ## ruff, mypy --strict, import-linter
 	@echo "== ruff"

@@ -10,21 +10,25 @@
 from dispatch_gates.contract.guard_rails import Level
 from dispatch_infra.admission_controller import AdmissionController
 from dispatch_infra.arguments import (
+    Chart,
     Check,
     ControllerArgs,
     Flavor,
     GuardRailsArgs,
     LocalQueue,
+    ManagersArgs,
     PriorityClass,
     QueueArgs,
 )
 from dispatch_infra.gated_queue import GatedQueue
 from dispatch_infra.guard_rails import GuardRails
+from dispatch_infra.managers import Managers
 from dispatch_infra.policies.accounts import Accounts
 
 __all__ = [
     "Accounts",
     "AdmissionController",
+    "Chart",
     "Check",
     "ControllerArgs",
     "Flavor",
@@ -33,6 +37,8 @@ __all__ = [
     "GuardRailsArgs",
     "Level",
     "LocalQueue",
+    "Managers",
+    "ManagersArgs",
     "PriorityClass",
     "QueueArgs",
 ]

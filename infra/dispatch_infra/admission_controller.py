@@ -11,6 +11,7 @@ from dispatch_gates.contract import names
 from dispatch_infra import controller_manifests as manifests
 from dispatch_infra.arguments import ControllerArgs
 from dispatch_infra.kubernetes_object import KubernetesObject, existing
+from dispatch_infra.managers import Managers, bringing
 
 AVAILABLE_WITHIN: Final = "5m"
 ACTIVE_WITHIN: Final = "2m"
@@ -32,8 +33,17 @@ class AdmissionController(pulumi.ComponentResource):
     admission_check: KubernetesObject
     """The AdmissionCheck. What depends on it is created once it is Active."""
 
-    def __init__(self, name: str, args: ControllerArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+    def __init__(
+        self,
+        name: str,
+        args: ControllerArgs,
+        opts: pulumi.ResourceOptions | None = None,
+        *,
+        managers: Managers | None = None,
+    ) -> None:
+        """Declare it after Kueue, which has to be there, unless `managers` brings it."""
         super().__init__("dispatch:infra:AdmissionController", name, {}, opts)
+        self._managers = managers
         rights = self._rights(name, args)
         deployment = KubernetesObject(
             f"{name}-deployment",
@@ -71,7 +81,7 @@ class AdmissionController(pulumi.ComponentResource):
 
     def _rights(self, name: str, args: ControllerArgs) -> list[pulumi.Resource]:
         """Create namespace, account and rights; return all that the Deployment needs before it starts."""
-        kueue = existing(names.ADMISSION_CHECKS, f"{name}-kueue", pulumi.ResourceOptions(parent=self))
+        kueue = bringing(names.ADMISSION_CHECKS, f"{name}-kueue", self._managers, self)
         namespace = KubernetesObject(f"{name}-namespace", manifests.namespace(args), self._after([kueue]))
         account = KubernetesObject(f"{name}-account", manifests.service_account(args), self._after([namespace]))
         cluster_role = KubernetesObject(f"{name}-cluster-role", manifests.cluster_role(args), self._after([kueue]))

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Final
 
 import pulumi
 
 from dispatch_gates.contract import names
 from dispatch_gates.contract.guard_rails import Level
-from dispatch_infra import checks
+from dispatch_infra import charts, checks
 from dispatch_infra.policies.accounts import Accounts
 
 PULL_POLICIES: Final = ("Always", "IfNotPresent", "Never")
@@ -22,6 +23,50 @@ UNLIMITED_PODS: Final = "1M"
 """The quota of pods where none is given: no limit in practice, but covered."""
 MAX_CHECKS: Final = 8
 """Kueue's limit on the checks of one Workload."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Chart:
+    """A Helm chart and its values; raises `ValueError` where it cannot be one."""
+
+    chart: str
+    """An address, such as `oci://…`, or the path of a folder or of a packed chart."""
+    version: str | None = None
+    """Needed beside an address; a chart at a path has its own."""
+    values: Mapping[str, Any] = field(default_factory=dict)
+    """In the chart's own words."""
+
+    def __post_init__(self) -> None:
+        if "://" in self.chart:
+            if not self.version:
+                raise ValueError(f"chart {self.chart} has no version: the one to install was expected.")
+        elif not self.path.exists():
+            raise ValueError(f"chart {self.chart!r} is not there: an address such as oci://… or a path was expected.")
+        elif self.version:
+            raise ValueError(f"chart {self.chart} is a path and has a version of its own: leave version out.")
+
+    @property
+    def path(self) -> Path:
+        """Where it is, if it is no address."""
+        return Path(self.chart).expanduser()
+
+
+@dataclass(frozen=True, kw_only=True)
+class ManagersArgs:
+    """The settings of `Managers`; raises `ValueError` where one is not valid, or keeps Kueue from what the gates need.
+
+    What is None is not installed.
+    """
+
+    kueue: Chart | None = None
+    trainer: Chart | None = None
+    """It brings JobSet along, unless its value `jobset.install` is false."""
+
+    def __post_init__(self) -> None:
+        if self.kueue:
+            charts.kueue_values(self.kueue.values)
+        if self.trainer:
+            charts.trainer_values(self.trainer.values)
 
 
 @dataclass(frozen=True, kw_only=True)

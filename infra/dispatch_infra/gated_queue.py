@@ -13,7 +13,8 @@ from dispatch_infra import queue_manifests as manifests
 from dispatch_infra.admission_controller import AdmissionController
 from dispatch_infra.arguments import QueueArgs
 from dispatch_infra.guard_rails import GuardRails
-from dispatch_infra.kubernetes_object import KubernetesObject, KubernetesPatch, existing
+from dispatch_infra.kubernetes_object import KubernetesObject, KubernetesPatch
+from dispatch_infra.managers import Managers, bringing
 from dispatch_infra.proofs import ProvenClusterQueue, WiredClusterQueue
 
 ACTIVE_WITHIN: Final = "2m"
@@ -46,18 +47,19 @@ class GatedQueue(pulumi.ComponentResource):
         *,
         controller: AdmissionController | None = None,
         guard_rails: GuardRails | None = None,
+        managers: Managers | None = None,
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
         """Declare the queue behind the check of `controller`, or behind `args.admission_check` as it is.
 
         Without `controller` the check belongs to another program; the ClusterQueue does not become Active, and the
         update fails, unless that check is. The namespaces of the LocalQueues get the label of the guard rails;
-        without `guard_rails` nothing is proven about them.
+        without `guard_rails` nothing is proven about them. Kueue has to be there, unless `managers` brings it.
         """
         super().__init__("dispatch:infra:GatedQueue", name, {}, opts)
         if controller:
             args = replace(args, admission_check=controller.check_name)
-        self._kueue = existing(names.ADMISSION_CHECKS, f"{name}-kueue", pulumi.ResourceOptions(parent=self))
+        self._kueue = bringing(names.ADMISSION_CHECKS, f"{name}-kueue", managers, self)
         check = [controller.admission_check] if controller else []
         self.cluster_queue = self._wired(name, args, check) if args.existing else self._created(name, args, check)
         for priority in args.priority_classes:

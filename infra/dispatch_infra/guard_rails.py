@@ -11,7 +11,8 @@ from dispatch_gates.contract import names
 from dispatch_gates.contract.guard_rails import Level
 from dispatch_infra import guard_rails_manifests as manifests
 from dispatch_infra.arguments import GuardRailsArgs
-from dispatch_infra.kubernetes_object import KubernetesObject, existing
+from dispatch_infra.kubernetes_object import KubernetesObject
+from dispatch_infra.managers import Managers, bringing
 from dispatch_infra.policies import policies
 from dispatch_infra.proofs import ProvenAccounts, ProvenGuardRails
 
@@ -32,13 +33,21 @@ class GuardRails(pulumi.ComponentResource):
     bindings: Sequence[pulumi.Resource]
     """What has to be there before a namespace can be proven."""
 
-    def __init__(self, name: str, args: GuardRailsArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+    def __init__(
+        self,
+        name: str,
+        args: GuardRailsArgs,
+        opts: pulumi.ResourceOptions | None = None,
+        *,
+        managers: Managers | None = None,
+    ) -> None:
+        """Declare them after Kueue and Trainer, which have to be there, unless `managers` brings them."""
         super().__init__("dispatch:infra:GuardRails", name, {}, opts)
         self.level = args.level
         self._args = args
-        parent = pulumi.ResourceOptions(parent=self)
         self._kinds = [
-            existing(kind, f"{name}-{kind.plural}", parent) for kind in (names.ADMISSION_CHECKS, names.TRAINJOBS)
+            bringing(kind, f"{name}-{kind.plural}", managers, self)
+            for kind in (names.ADMISSION_CHECKS, names.TRAINJOBS)
         ]
         for role in manifests.adapter_roles():
             KubernetesObject(f"{name}-{role['metadata']['name']}", role, self._after([]))

@@ -14,13 +14,15 @@ import pulumi
 
 from dispatch_gates.contract import names
 from dispatch_gates.contract.guard_rails import Level
-from dispatch_infra import checks
+from dispatch_infra import charts, checks
 from dispatch_infra.arguments import (
+    Chart,
     Check,
     ControllerArgs,
     Flavor,
     GuardRailsArgs,
     LocalQueue,
+    ManagersArgs,
     PriorityClass,
     QueueArgs,
 )
@@ -39,6 +41,7 @@ class Settings:
     """Path of the kubeconfig; None leaves the choice to KUBECONFIG and the usual place."""
     context: str | None
     """Context in it; None means its current one."""
+    managers: ManagersArgs
     controller: ControllerArgs
     guard_rails: GuardRailsArgs
     queue: QueueArgs
@@ -52,6 +55,7 @@ def read(config: pulumi.Config) -> Settings:
     return Settings(
         kubeconfig=_kubeconfig(config),
         context=config.get("context") or None,
+        managers=_managers(config),
         controller=ControllerArgs(
             image=image,
             allow_image_tag=_get(config, "allowImageTag", pulumi.Config.get_bool, False),
@@ -69,6 +73,28 @@ def read(config: pulumi.Config) -> Settings:
         ),
         guard_rails=_guard_rails(config),
         queue=_queue(config),
+    )
+
+
+def _managers(config: pulumi.Config) -> ManagersArgs:
+    return ManagersArgs(
+        kueue=_chart(config, "installKueue", "kueueChart", *charts.KUEUE),
+        trainer=_chart(config, "installTrainer", "trainerChart", *charts.TRAINER),
+    )
+
+
+def _chart(config: pulumi.Config, install: str, key: str, address: str, version: str) -> Chart | None:
+    raw: Any = _get(config, key, pulumi.Config.get_object, {})
+    fields = _Fields(raw, config.full_key(key), "chart", "version", "values")
+    if not _get(config, install, pulumi.Config.get_bool, False):
+        if fields.raw:
+            raise ValueError(f"{config.full_key(key)} is set, but {install} is not true: nothing would be installed.")
+        return None
+    chart = fields.get("chart", _text, address)
+    return Chart(
+        chart=chart,
+        version=fields.get("version", _text, version if "://" in chart else None),
+        values=fields.get("values", _mapping, {}),
     )
 
 

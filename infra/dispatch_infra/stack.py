@@ -9,19 +9,24 @@ import pulumi_kubernetes as k8s
 
 from dispatch_gates.contract import names
 from dispatch_infra.admission_controller import AdmissionController
+from dispatch_infra.arguments import ManagersArgs
 from dispatch_infra.gated_queue import GatedQueue
 from dispatch_infra.guard_rails import GuardRails
+from dispatch_infra.managers import Managers
 from dispatch_infra.settings import Settings
 
 
 def install(settings: Settings) -> dict[str, Any]:
-    """Declare the controller, the guard rails and the queue; return what programs need to know as outputs."""
+    """Declare managers if asked for, controller, guard rails, queue; return what programs need to know as outputs."""
     # A provider of its own: the stack says which cluster it means, whatever the shell points at.
     provider = k8s.Provider("cluster", kubeconfig=settings.kubeconfig, context=settings.context)
     in_cluster = pulumi.ResourceOptions(provider=provider)
-    controller = AdmissionController("admission", settings.controller, in_cluster)
-    rails = GuardRails("guard-rails", settings.guard_rails, in_cluster)
-    queue = GatedQueue("queue", settings.queue, controller=controller, guard_rails=rails, opts=in_cluster)
+    managers = Managers("managers", settings.managers, in_cluster) if settings.managers != ManagersArgs() else None
+    controller = AdmissionController("admission", settings.controller, in_cluster, managers=managers)
+    rails = GuardRails("guard-rails", settings.guard_rails, in_cluster, managers=managers)
+    queue = GatedQueue(
+        "queue", settings.queue, controller=controller, guard_rails=rails, managers=managers, opts=in_cluster
+    )
     return {
         "controllerNamespace": controller.namespace,
         "lease": names.CONTROLLER,

@@ -84,6 +84,11 @@ class Installation:
         outputs: dict[str, Any] = json.loads(self._run("stack", "output", "--json"))
         return outputs
 
+    def previewed(self) -> list[dict[str, Any]]:
+        """Run `pulumi preview` and return what it would register: type, urn, inputs and the like."""
+        steps = json.loads(self._run("preview", "--json"))["steps"]
+        return [step["newState"] for step in steps]
+
     def up_fails(self) -> str:
         """Run `pulumi up`, which has to fail, and return what it prints."""
         return self._run("up", "--yes", "--skip-preview", fails=True)

@@ -18,7 +18,8 @@ import pytest
 import yaml
 
 from dispatch_gates.contract.guard_rails import Level
-from dispatch_infra.arguments import ControllerArgs, GuardRailsArgs, QueueArgs
+from dispatch_infra import charts
+from dispatch_infra.arguments import Chart, ControllerArgs, GuardRailsArgs, ManagersArgs, QueueArgs
 from dispatch_infra.policies import Accounts
 from dispatch_infra.settings import Settings, read
 
@@ -57,6 +58,7 @@ def test_without_any_setting_the_defaults_of_the_components_hold() -> None:
     assert settings() == Settings(
         kubeconfig=None,
         context=None,
+        managers=ManagersArgs(),
         controller=ControllerArgs(image=IMAGE),
         guard_rails=GuardRailsArgs(),
         queue=QueueArgs(),
@@ -102,6 +104,22 @@ def test_a_queue_of_somebody_elses() -> None:
         settings(existingClusterQueue=True, stopPolicy="Hold")
 
 
+def test_kueue_and_trainer_are_installed_where_they_are_asked_for() -> None:
+    assert settings(installKueue=True).managers == ManagersArgs(
+        kueue=Chart(chart="oci://registry.k8s.io/kueue/charts/kueue", version="0.19.2")
+    )
+    assert settings(installTrainer=True).managers == ManagersArgs(
+        trainer=Chart(chart="oci://ghcr.io/kubeflow/charts/kubeflow-trainer", version="2.3.0")
+    )
+
+
+def test_the_chart_of_another_registry_is_of_the_tested_version(tmp_path: Path) -> None:
+    chart: dict[str, Any] = {"chart": "oci://registry.example.com/kueue", "values": {"replicas": 2}}
+    assert settings(installKueue=True, kueueChart=chart).managers.kueue == Chart(version=charts.KUEUE[1], **chart)
+    at_hand = {"chart": str(tmp_path)}
+    assert settings(installTrainer=True, trainerChart=at_hand).managers.trainer == Chart(chart=str(tmp_path))
+
+
 def test_numbers_in_yaml_are_quotas_too() -> None:
     quotas = settings(flavors=[{"name": "f", "quotas": {"cpu": 8, "pods": 16}}]).queue.flavors[0].quotas
     assert quotas == {"cpu": "8", "pods": "16"}
@@ -138,6 +156,25 @@ def test_numbers_in_yaml_are_quotas_too() -> None:
         ({"guardRails": "strict"}, "dispatch-infra:guardRails 'strict' is not known"),
         ({"guardRailAccounts": {"Kueue": "a:b"}}, "dispatch-infra:guardRailAccounts has unknown fields Kueue"),
         ({"guardRailAccounts": {"kueue": "a"}}, "account kueue 'a' is not valid: NAMESPACE:NAME was expected"),
+        ({"kueueChart": {"version": "0.19.1"}}, "dispatch-infra:kueueChart is set, but installKueue is not true"),
+        (
+            {"installTrainer": True, "trainerChart": {"image": "a"}},
+            "dispatch-infra:trainerChart has unknown fields image",
+        ),
+        ({"installKueue": True, "kueueChart": {"chart": "no-such-folder"}}, "chart 'no-such-folder' is not there"),
+        (
+            {"installKueue": True, "kueueChart": {"chart": "/", "version": "0.19.2"}},
+            "chart / is a path and has a version of its own",
+        ),
+        (
+            {
+                "installKueue": True,
+                "kueueChart": {
+                    "values": {"controllerManager": {"featureGates": [{"name": charts.GATE, "enabled": False}]}}
+                },
+            },
+            "kueueChart.values.controllerManager.featureGates turns AdmissionGatedBy off",
+        ),
         ({"kubeconfig": "no-such-file"}, "dispatch-infra:kubeconfig 'no-such-file' is not a file"),
     ],
 )

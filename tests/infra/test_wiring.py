@@ -11,7 +11,7 @@ for real.
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pulumi
@@ -25,11 +25,13 @@ from dispatch_gates.contract import names
 from dispatch_gates.contract.guard_rails import POLICIES, Level
 from dispatch_infra import (
     AdmissionController,
+    Chart,
     ControllerArgs,
     GatedQueue,
     GuardRails,
     GuardRailsArgs,
     LocalQueue,
+    ManagersArgs,
     PriorityClass,
     QueueArgs,
     stack,
@@ -40,6 +42,7 @@ IMAGE = "registry.example.com/dispatch-admission@sha256:" + "0a" * 32
 SETTINGS = Settings(
     kubeconfig=None,
     context="here",
+    managers=ManagersArgs(),
     controller=ControllerArgs(image=IMAGE),
     guard_rails=GuardRailsArgs(level=Level.EXECUTIONS),
     queue=QueueArgs(
@@ -268,6 +271,32 @@ def test_the_outputs_are_the_names_that_programs_need() -> None:
 def test_a_preview_declares_the_same(installed: Recorder) -> None:
     preview = run(lambda: stack.install(SETTINGS) and None, preview=True)
     assert preview.registered.keys() == installed.registered.keys()
+
+
+def test_kueue_and_trainer_come_first_where_they_are_asked_for(installed: Recorder) -> None:
+    chart = Chart(chart="oci://registry.example.com/chart", version="1")
+    managers = ManagersArgs(kueue=chart, trainer=chart)
+    recorder = run(lambda: stack.install(replace(SETTINGS, managers=managers)) and None)
+    trainer, kueue = sorted(recorder.of_kind("Chart"), key=lambda found: "Chart" in recorder.before(found))
+    assert (trainer.inputs["name"], trainer.inputs["namespace"]) == ("kubeflow-trainer", "kubeflow-system")
+    assert (kueue.inputs["name"], kueue.inputs["namespace"]) == ("kueue", "kueue-system")
+    # Nothing has to be there already, and whatever waited for that waits for a chart.
+    assert installed.read
+    assert not recorder.read
+    waiting = [
+        found for found in installed.registered.values() if installed.before(found) & set(installed.read.values())
+    ]
+    assert waiting
+    for found in waiting:
+        (same,) = [each for each in recorder.registered.values() if each.name == found.name]
+        assert "Chart" in recorder.before(same), found.name
+
+
+def test_kueue_alone_leaves_trainer_to_others() -> None:
+    managers = ManagersArgs(kueue=Chart(chart="oci://registry.example.com/chart", version="1"))
+    recorder = run(lambda: stack.install(replace(SETTINGS, managers=managers)) and None)
+    assert len(recorder.of_kind("Chart")) == 1
+    assert set(recorder.read.values()) == {str(names.TRAINJOBS)}
 
 
 def test_a_queue_can_stand_behind_a_check_that_another_program_installed() -> None:

@@ -100,7 +100,9 @@ class Builder:
             with tempfile.TemporaryDirectory(prefix=f".{group.key}-", dir=paths.cache() / "programs") as temp:
                 entry = Path(temp) / "entry"
                 (entry / "bin").mkdir(parents=True)
-                self._fill(go, group, entry)
+                if group.packages:
+                    self._compile(go, group, entry)
+                self._add(go, group, entry)
                 seconds = time.monotonic() - started
                 size = sum(file.stat().st_size for file in (entry / "bin").iterdir())
                 record = {"go": go.version, "seconds": round(seconds, 1), "bytes": size, "files": hashes(entry)}
@@ -110,7 +112,7 @@ class Builder:
                 entry.rename(group.path)
             told.done(group, seconds, size)
 
-    def _fill(self, go: golang.Go, group: Group, entry: Path) -> None:
+    def _compile(self, go: golang.Go, group: Group, entry: Path) -> None:
         flags = ["build", "-trimpath", "-buildvcs=false", "-mod=readonly", "-ldflags", group.ldflags]
         if group.directory is not None:
             where = paths.MODULES / group.directory
@@ -125,9 +127,12 @@ class Builder:
         scratch = entry.parent / "scratch"
         scratch.mkdir()
         self._run([go.command, *flags, "-o", str(output), *packages], where, go, group, scratch)
+
+    def _add(self, go: golang.Go, group: Group, entry: Path) -> None:
         for copy in group.copies:
             _copy(go.module_directory(copy.module, copy.version) / copy.source, entry / copy.target)
         for target, text in group.scripts:
+            (entry / target).parent.mkdir(parents=True, exist_ok=True)
             (entry / target).write_text(text)
         for file in (entry / "bin").iterdir():
             file.chmod(0o755)
@@ -232,7 +237,7 @@ def ensure(names: Sequence[str], say: Callable[[str], None], force: bool = False
 def table(groups: Sequence[Group]) -> str:
     """Return a Markdown table of what is in the cache: versions, sizes, and the seconds the build took."""
     lines = ["| programs | version | size | build |", "|---|---|---|---|"]
-    for group in groups:
+    for group in filter(lambda each: each.packages, groups):
         record = json.loads((group.path / RECORD).read_text())
         names = ", ".join(group.binaries)
         size, seconds = record["bytes"] / 1e6, record["seconds"]

@@ -5,9 +5,10 @@
 | pause | dispatch.local/pause:1 | Debian's static busybox; waits, ends at once on SIGTERM, has a shell |
 | training | dispatch.local/training:1 | Debian with Python, and the demo's train.py as entry point |
 | controller | dispatch.local/controller:HASH | the project's wheel, by the steps of controller/Dockerfile |
+| kueue, jobset, trainer | dispatch.local/NAME:1 | the manager that is built here, where its chart looks for it |
 
 Each is an OCI archive for `ctr -n k8s.io images import`, kept in a cache under a hash of all it is made
-from. Training and controller share one base layer, which the node unpacks once.
+from. All but pause share one base layer, which the node unpacks once.
 """
 
 from __future__ import annotations
@@ -19,9 +20,11 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
-from dispatch_local import debian, dockerfile, host, oci, wheels
+from dispatch_local import debian, dockerfile, host, oci, programs, wheels
+from dispatch_local.build import ensure as build_programs
 from dispatch_local.errors import LocalError, MissingError
 from dispatch_local.locks import directory_lock
 
@@ -44,6 +47,9 @@ RECIPE = (RELEASE, "essential", PACKAGES, MERGED, *UNWANTED)
 BUSYBOX = "/bin/busybox"
 # sh is process 1: it reaps, and its trap ends the container at once; a plain sleep would ignore SIGTERM.
 PAUSE = ("/bin/busybox", "sh", "-c", "trap 'exit 0' TERM INT; /bin/busybox sleep 2147483647 & wait")
+# The programs of the managers, and who they run as: their charts want anybody but root.
+MANAGERS = {"kueue": "kueue", "jobset": "jobset", "trainer": "trainer-controller-manager"}
+NOBODY = "65532:65532"
 APPLETS = ("sh", "sleep", "cat", "echo", "ls", "touch", "rm", "wget", "date", "true", "false", "env", "id")
 
 
@@ -74,6 +80,8 @@ def _key(name: str) -> str:
     if name == "controller":
         inputs.append(".".join(map(str, sys.version_info[:2])))
         files += [DOCKERFILE, *(wheels.PROJECT / each for each in wheels.SOURCES)]
+    if name in MANAGERS:
+        inputs.append(programs.group(name).key)
     digest = hashlib.sha256("\0".join(inputs).encode())
     for path in sorted(_files(files)):
         digest.update(f"\0{path.relative_to(wheels.PROJECT)}\0{path.stat().st_mode & 0o111}\0".encode())
@@ -193,6 +201,15 @@ def _controller(cache: Path, scratch: Path, progress: Progress) -> Path:
     return _archive("controller", [base], stage.root, before, settings, scratch)
 
 
+def _manager(name: str, cache: Path, scratch: Path, progress: Progress) -> Path:
+    build_programs([name], progress)
+    base = _base_layer(cache, progress)
+    root = scratch / "root"
+    root.mkdir()
+    shutil.copy2(programs.binary(MANAGERS[name]), root / "manager")
+    return _archive(name, [base], root, {}, oci.Settings(("/manager",), user=NOBODY), scratch)
+
+
 def _archive(
     name: str,
     below: Sequence[Path],
@@ -211,4 +228,5 @@ MAKERS: Mapping[str, Callable[[Path, Path, Progress], Path]] = {
     "pause": _pause,
     "training": _training,
     "controller": _controller,
+    **{name: partial(_manager, name) for name in MANAGERS},
 }

@@ -89,6 +89,8 @@ def define(layout: Layout, addresses: Addresses, *, bare: bool = False) -> dict[
             *serving,
             f"--client-ca-file={pki / 'ca.crt'}",
             f"--token-auth-file={pki / 'tokens.csv'}",
+            # Webhooks of Services are called at their pods: there is no kube-proxy.
+            "--enable-aggregator-routing=true",
             "--authorization-mode=Node,RBAC",
             "--enable-admission-plugins=NodeRestriction",
             "--service-account-issuer=https://kubernetes.default.svc",

@@ -35,7 +35,7 @@ class Group:
     """Programs that are built together and share one entry of the cache.
 
     `packages` maps the file under `bin/` to its Go package. They are built in the directory of ours named
-    `directory`, or in `module` as released at `version`: one of the two is given.
+    `directory`, or in `module` as released at `version`: one of the two is given, unless there is nothing to build.
     """
 
     name: str
@@ -128,6 +128,19 @@ GROUPS: tuple[Group, ...] = (
         (("kwok", f"{_KWOK}/cmd/kwok"),),
         module=_KWOK,
         copies=_copies(_KWOK, "v0.7.0", "kustomize/rbac", "kustomize/stage"),
+    ),
+    # The charts of Kueue and Trainer, for the tests of infra/. JobSet's is put where a packed chart has it.
+    Group(
+        "charts",
+        "v0.19.2",
+        (),
+        copies=(
+            Copy(_KUEUE, "v0.19.2", "charts/kueue", "charts/kueue"),
+            Copy(_TRAINER, "v2.3.0", "charts/kubeflow-trainer", "charts/kubeflow-trainer"),
+            Copy(_JOBSET, "v0.12.0", "charts/jobset", "charts/kubeflow-trainer/charts/jobset"),
+        ),
+        # Trainer's chart names it, too. It is off by default; Helm wants to see it all the same.
+        scripts=(("charts/kubeflow-trainer/charts/lws/Chart.yaml", "apiVersion: v2\nname: lws\nversion: 0.8.0\n"),),
     ),
     Group(
         "pulumi",
