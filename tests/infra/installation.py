@@ -86,8 +86,9 @@ class Installation:
 
     def previewed(self) -> list[dict[str, Any]]:
         """Run `pulumi preview` and return what it would register: type, urn, inputs and the like."""
-        steps = json.loads(self._run("preview", "--json"))["steps"]
-        return [step["newState"] for step in steps]
+        # Before it Pulumi says which of its programs it found where.
+        printed = self._run("preview", "--json")
+        return [step["newState"] for step in json.loads(printed[printed.index("{") :])["steps"]]
 
     def up_fails(self) -> str:
         """Run `pulumi up`, which has to fail, and return what it prints."""

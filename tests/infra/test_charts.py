@@ -2,13 +2,15 @@
 
 Aspects: without any, the configuration that the tests run; given values are kept beside it; one that takes away what
 the gates need, or that the chart could not read, is refused with its key. And what the real engine makes of the real
-charts, in a preview without a cluster; `make test-charts` installs it.
+charts, in a preview on a cluster without managers; `make test-charts` installs it.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,7 +20,7 @@ import yaml
 from dispatch_infra import charts
 from dispatch_infra.arguments import Chart, ManagersArgs
 from dispatch_infra.policies import Accounts
-from dispatch_local import build, images
+from dispatch_local import build, images, parts
 from dispatch_local.cluster import Cluster
 from infra import with_charts
 from infra.installation import Installation
@@ -99,7 +101,7 @@ def test_the_configuration_is_text_that_helm_reads_as_yaml() -> None:
 
 @dataclass(frozen=True)
 class Previewed:
-    """What the real engine would install of the real charts, without a cluster."""
+    """What the real engine would install of the real charts."""
 
     registered: list[dict[str, Any]]
 
@@ -112,18 +114,18 @@ class Previewed:
 
 
 @pytest.fixture(scope="module")
-def previewed(tmp_path_factory: pytest.TempPathFactory) -> Previewed:
+def previewed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Previewed]:
     build.ensure(["charts"], print)
-    folder = tmp_path_factory.mktemp("charts")
-    nowhere = {"name": "nowhere", "cluster": {"server": "https://127.0.0.1:1"}}
-    context = {"name": "nowhere", "context": {"cluster": "nowhere", "user": ""}}
-    kubeconfig = {"apiVersion": "v1", "kind": "Config", "clusters": [nowhere], "contexts": [context]}
-    (folder / "kubeconfig").write_text(yaml.safe_dump(kubeconfig | {"current-context": "nowhere"}))
-    config = with_charts.CONFIG | {"kubeconfig": str(folder / "kubeconfig")}
-    return Previewed(Installation(Cluster("nowhere"), folder, config).previewed())
+    cluster = Cluster(f"test-charts-{os.getpid()}")
+    try:
+        cluster.up(node=False, kwok_nodes=0, without=set(parts.MANAGERS))
+        installation = Installation(cluster, tmp_path_factory.mktemp("charts"), with_charts.CONFIG)
+        yield Previewed(installation.previewed())
+    finally:
+        cluster.down()
 
 
-def test_a_preview_needs_no_cluster_and_shows_what_the_gates_need(previewed: Previewed) -> None:
+def test_a_preview_without_managers_shows_what_the_gates_need(previewed: Previewed) -> None:
     text = previewed.named("ConfigMap", "kueue-manager-config")["data"]["controller_manager_config.yaml"]
     assert yaml.safe_load(text)["integrations"] == {"frameworks": [charts.TRAINJOBS]}
     kueue = previewed.named("Deployment", "kueue-controller-manager")

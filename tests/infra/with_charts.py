@@ -76,7 +76,7 @@ def cluster() -> Iterator[Cluster]:
     kept = os.environ.get("DISPATCH_TEST_CLUSTER")
     cluster = Cluster(f"{kept}-charts" if kept else f"test-charts-{os.getpid()}")
     try:
-        cluster.up(images=("controller", *images.MANAGERS), kwok_nodes=1, without=set(parts.MANAGERS))
+        cluster.up(images=("pause", "controller", *images.MANAGERS), kwok_nodes=1, without=set(parts.MANAGERS))
         yield cluster
     finally:
         if not kept:

@@ -113,6 +113,9 @@ def _kubelet(layout: Layout, addresses: Addresses) -> dict[str, object]:
         "localStorageCapacityIsolation": False,
         "registerNode": True,
         "nodeStatusUpdateFrequency": "5s",
+        # A Secret that changes is in the pods after this time, and not after a minute: managers of charts make their
+        # certificates once they run.
+        "syncFrequency": "5s",
         "shutdownGracePeriod": "0s",
     }
 
