@@ -58,7 +58,8 @@ ON_THE_NODE = {
 class Installation:
     """One stack of `infra/` with the configuration that it was made with."""
 
-    def __init__(self, cluster: Cluster, folder: Path, config: Mapping[str, Any]) -> None:
+    def __init__(self, cluster: Cluster, folder: Path, config: Mapping[str, Any], seconds: float = SECONDS) -> None:
+        self._seconds = seconds
         self.cluster = cluster
         self._env = os.environ | cluster.pulumi_env(folder)
         self._folder = folder / "infra"
@@ -123,7 +124,7 @@ class Installation:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
-            timeout=SECONDS,
+            timeout=self._seconds,
             check=False,
         )
         assert (done.returncode != 0) is fails, f"pulumi {' '.join(arguments)}\n{done.stdout}"

@@ -28,6 +28,8 @@ from dispatch_local.node import REAL_NODE
 from infra.installation import Installation, Server, condition
 from world import World
 
+SECONDS = 1800
+"""More than Trainer, Kueue and the controller may take, one after the other."""
 NAME, SYSTEM, TEAM = "charts-test", "charts-test-system", "charts-test"
 CHARTS = programs.group("charts").path / "charts"
 
@@ -90,7 +92,7 @@ def server(cluster: Cluster) -> Server:
 
 @pytest.fixture(scope="module")
 def installation(cluster: Cluster, server: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installation]:
-    installation = Installation(cluster, tmp_path_factory.mktemp("charts"), CONFIG)
+    installation = Installation(cluster, tmp_path_factory.mktemp("charts"), CONFIG, seconds=SECONDS)
     server.post("/api/v1/namespaces", {"metadata": {"name": TEAM}})
     try:
         installation.up()
@@ -144,7 +146,6 @@ def test_a_framework_that_somebody_took_away_is_drift(installation: Installation
     assert "kueue-manager-config" in installation.refresh_finds_drift()
     installation.up(PULUMI_K8S_ENABLE_PATCH_FORCE="true")
     assert server.get(CONFIG_MAP)["data"][KEY] == text
-    installation.expect_no_changes()
 
 
 def test_destroy_leaves_the_kinds_and_the_jobs_of_other_people(installation: Installation, server: Server) -> None:

@@ -9,6 +9,7 @@ from dispatch_local.configuration import HEALTH_PORTS
 from dispatch_local.control import Part
 from dispatch_local.host import SYSTEM_PATH
 from dispatch_local.layout import KWOK_POD_RANGE, REAL_NODE, SERVICE_RANGE, Addresses, Layout
+from dispatch_local.pki import FRONT_PROXY
 
 MANAGERS = ("jobset", "trainer", "kueue")
 CONTROL_PLANE = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler")
@@ -89,8 +90,16 @@ def define(layout: Layout, addresses: Addresses, *, bare: bool = False) -> dict[
             *serving,
             f"--client-ca-file={pki / 'ca.crt'}",
             f"--token-auth-file={pki / 'tokens.csv'}",
-            # Webhooks of Services are called at their pods: there is no kube-proxy.
+            # Webhooks and API servers behind Services, as charts have them, are called at their pods: there is no
+            # kube-proxy.
             "--enable-aggregator-routing=true",
+            f"--requestheader-client-ca-file={pki / 'ca.crt'}",
+            f"--requestheader-allowed-names={FRONT_PROXY}",
+            "--requestheader-username-headers=X-Remote-User",
+            "--requestheader-group-headers=X-Remote-Group",
+            "--requestheader-extra-headers-prefix=X-Remote-Extra-",
+            f"--proxy-client-cert-file={pki / 'front-proxy.crt'}",
+            f"--proxy-client-key-file={pki / 'front-proxy.key'}",
             "--authorization-mode=Node,RBAC",
             "--enable-admission-plugins=NodeRestriction",
             "--service-account-issuer=https://kubernetes.default.svc",

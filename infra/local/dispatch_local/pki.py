@@ -23,6 +23,8 @@ SERVER_NAMES = (
     "kubernetes.default.svc",
     "kubernetes.default.svc.cluster.local",
 )
+FRONT_PROXY = "front-proxy-client"
+"""Who the API server is to API servers behind Services, such as Kueue's: these believe it who is asking."""
 _KEY_USAGES = (
     "digital_signature",
     "content_commitment",
@@ -151,6 +153,7 @@ def write(directory: Path, addresses: Addresses, users: dict[str, User]) -> dict
         addresses=("127.0.0.1", SERVICE_ADDRESS, addresses.cluster),
     )
     authority.issue(directory, "kubelet-client", "kube-apiserver-kubelet-client", organization="system:masters")
+    authority.issue(directory, "front-proxy", FRONT_PROXY)
     service_account_key = ec.generate_private_key(ec.SECP256R1())
     write_private(directory / "service-account.key", private_pem(service_account_key))
     (directory / "service-account.pub").write_bytes(
