@@ -16,7 +16,8 @@ TRAINER: Final = ("oci://ghcr.io/kubeflow/charts/kubeflow-trainer", "2.3.0")
 TRAINJOBS: Final = "trainer.kubeflow.org/trainjob"
 GATE: Final = "AdmissionGatedBy"
 
-# As released, but for one integration instead of thirteen. The chart takes it as a whole, as text.
+# As released, but for one integration instead of thirteen, of which Kueue works on as many at a time as of batch Jobs.
+# The chart takes it as a whole, as text.
 _KUEUE_CONFIGURATION: Final = {
     "apiVersion": "config.kueue.x-k8s.io/v1beta2",
     "kind": "Configuration",
@@ -26,6 +27,7 @@ _KUEUE_CONFIGURATION: Final = {
     "leaderElection": {"leaderElect": True, "resourceName": "c1f6bfd2.kueue.x-k8s.io"},
     "controller": {
         "groupKindConcurrency": {
+            "TrainJob.trainer.kubeflow.org": 5,
             "Workload.kueue.x-k8s.io": 10,
             "LocalQueue.kueue.x-k8s.io": 5,
             "ClusterQueue.kueue.x-k8s.io": 5,
