@@ -64,6 +64,10 @@ programs: $(READY) ## Build what the local cluster runs (30 min when nothing is 
 	@echo "== programs of the local cluster"
 	@$(BIN)/python -m dispatch_local build
 
+.PHONY: versions
+versions: programs ## The core of the tests with older releases of Kueue, too, and a table (1 h; ARGS=0.17.1: that one)
+	@$(BIN)/python -m versions $(ARGS)
+
 .PHONY: bench-local
 bench-local: $(READY) ## Measure the local cluster: warm starts, idle memory
 	@$(BIN)/python -m dispatch_local bench

@@ -9,7 +9,7 @@ from typing import Any
 import yaml
 
 from dispatch_gates.audit.policy import RULE
-from dispatch_local import manifests, node, pki
+from dispatch_local import manifests, node, pki, programs
 from dispatch_local.layout import HOLD_ANNOTATION, Addresses, Layout
 from dispatch_local.manifests import JOBSET, KUEUE, TRAINER, Object, Release
 
@@ -142,6 +142,9 @@ def _manager(layout: Layout, addresses: Addresses, release: Release) -> Object:
         result["controller"]["groupKindConcurrency"]["TrainJob.trainer.kubeflow.org"] = 5
         # The visibility server wants certificates and an APIService; nothing here uses it.
         result["featureGates"] = {"VisibilityOnDemand": False}
+        if programs.group("kueue").version.startswith(("v0.17.", "v0.18.")):
+            # Off there unless asked for; from 0.19 on it is at its default, which is on.
+            result["featureGates"]["AdmissionGatedBy"] = True
     return result
 
 

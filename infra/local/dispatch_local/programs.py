@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
@@ -16,6 +17,9 @@ from dispatch_local import paths
 
 KUBERNETES = "v1.36.3"
 PULUMI = "3.274.1"
+KUEUE = "v0.19.2"
+OLDER_KUEUES = ("v0.18.4", "v0.17.1")
+"""What the core of the tests is run with, too (`make versions`); nothing else builds them."""
 
 STRIP = "-s -w"
 
@@ -78,12 +82,25 @@ def _copies(module: str, version: str, *directories: str) -> tuple[Copy, ...]:
     )
 
 
-_KUEUE = "sigs.k8s.io/kueue"
+_KUEUE_MODULE = "sigs.k8s.io/kueue"
 _JOBSET = "sigs.k8s.io/jobset"
 _TRAINER = "github.com/kubeflow/trainer/v2"
 _KWOK = "sigs.k8s.io/kwok"
 _PULUMI_KUBERNETES = "github.com/pulumi/pulumi-kubernetes/provider/v4"
 _COMPONENTS = tuple(f"config/components/{part}" for part in ("crd", "rbac", "webhook", "manager"))
+
+
+def _kueue() -> Group:
+    """Return the release of Kueue that DISPATCH_KUEUE names; without it, the one that all else is tried with."""
+    version = f"v{os.environ.get('DISPATCH_KUEUE', KUEUE).removeprefix('v')}"
+    return Group(
+        "kueue",
+        version,
+        (("kueue", f"{_KUEUE_MODULE}/cmd/kueue"),),
+        module=_KUEUE_MODULE,
+        copies=_copies(_KUEUE_MODULE, version, *_COMPONENTS),
+    )
+
 
 # Short builds first: who waits sees soon that it works, and the machine is never idle at the end with one
 # long link left.
@@ -115,13 +132,7 @@ GROUPS: tuple[Group, ...] = (
             _TRAINER, "v2.3.0", *(f"manifests/base/{part}" for part in ("crds", "rbac", "webhook", "manager"))
         ),
     ),
-    Group(
-        "kueue",
-        "v0.19.2",
-        (("kueue", f"{_KUEUE}/cmd/kueue"),),
-        module=_KUEUE,
-        copies=_copies(_KUEUE, "v0.19.2", *_COMPONENTS),
-    ),
+    _kueue(),
     Group(
         "kwok",
         "v0.7.0",

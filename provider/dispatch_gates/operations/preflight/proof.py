@@ -15,7 +15,7 @@ from dispatch_gates.operations.preflight.values import Asked
 _WEBHOOK: Final = (
     "kubectl get mutatingwebhookconfigurations shows who may change TrainJobs; exclude this namespace there"
 )
-_FEATURE: Final = "turn Kueue's feature gate AdmissionGatedBy on (Kueue 0.19 has it on)"
+_FEATURE: Final = "turn Kueue's feature gate AdmissionGatedBy on (off in 0.17 and 0.18, on in 0.19; older ones lack it)"
 _INTEGRATION: Final = "install Kueue 0.19, and name trainer.kubeflow.org/trainjob in its `integrations.frameworks`"
 
 
