@@ -18,7 +18,7 @@ from dispatch_local import paths
 KUBERNETES = "v1.36.3"
 PULUMI = "3.274.1"
 KUEUE = "v0.19.2"
-OLDER_KUEUES = ("v0.18.4", "v0.17.1")
+OLDER_KUEUES = ("v0.17.1",)
 """What the core of the tests is run with, too (`make versions`); nothing else builds them."""
 
 STRIP = "-s -w"
