@@ -1,7 +1,7 @@
 """The README's tables of tested versions are those of the programs that the tests build and run.
 
-Aspects: each program's version; the older releases of Kueue that the core of the tests is run with, and its areas; that
-what did not pass, or did not run, is not counted as passed.
+Aspects: each program's version, the charts too; the older releases of Kueue that the core of the tests runs with, and
+its areas; that what did not pass, or did not run, is not counted as passed.
 """
 
 from __future__ import annotations

@@ -82,7 +82,7 @@ def _copies(module: str, version: str, *directories: str) -> tuple[Copy, ...]:
     )
 
 
-_KUEUE_MODULE = "sigs.k8s.io/kueue"
+_KUEUE = "sigs.k8s.io/kueue"
 _JOBSET = "sigs.k8s.io/jobset"
 _TRAINER = "github.com/kubeflow/trainer/v2"
 _KWOK = "sigs.k8s.io/kwok"
@@ -96,9 +96,9 @@ def _kueue() -> Group:
     return Group(
         "kueue",
         version,
-        (("kueue", f"{_KUEUE_MODULE}/cmd/kueue"),),
-        module=_KUEUE_MODULE,
-        copies=_copies(_KUEUE_MODULE, version, *_COMPONENTS),
+        (("kueue", f"{_KUEUE}/cmd/kueue"),),
+        module=_KUEUE,
+        copies=_copies(_KUEUE, version, *_COMPONENTS),
     )
 
 
@@ -146,7 +146,7 @@ GROUPS: tuple[Group, ...] = (
         "v0.19.2",
         (),
         copies=(
-            Copy(_KUEUE, "v0.19.2", "charts/kueue", "charts/kueue"),
+            Copy(_KUEUE, KUEUE, "charts/kueue", "charts/kueue"),
             Copy(_TRAINER, "v2.3.0", "charts/kubeflow-trainer", "charts/kubeflow-trainer"),
             Copy(_JOBSET, "v0.12.0", "charts/jobset", "charts/kubeflow-trainer/charts/jobset"),
         ),
