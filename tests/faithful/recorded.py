@@ -1,15 +1,17 @@
 """What the API server's audit log says that became of each object of a job, in the words of the explorer's model.
 
 Needed of the audit policy: level RequestResponse and stage ResponseComplete for writes. The order is that of the
-versions, which one etcd gives; what has none (the end of an object) stands where the log has it.
+versions, which one etcd gives; what has none (the end of an object) stands where it was sent.
 """
 
 from __future__ import annotations
 
 import json
 import re
+from bisect import bisect_left
 from collections.abc import Iterator, Mapping
 from http import HTTPStatus
+from itertools import accumulate
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -88,6 +90,20 @@ class _Write(NamedTuple):
     created: bool = False
     unsure: bool = False
     """Whether the log may lack another write of this object."""
+
+
+class _Placed(NamedTuple):
+    """A write with its version, when it was sent and answered, and its line in the log."""
+
+    version: int
+    sent: str
+    answered: str
+    number: int
+    write: _Write
+
+    @property
+    def uid(self) -> str:
+        return str(self.write.body["metadata"].get("uid"))
 
 
 def _short(value: Value) -> str:
@@ -169,10 +185,9 @@ def _writes(path: Path) -> Iterator[_Write]:
     A write may have been carried out without the log's saying so: its client went away, or etcd's answer was lost, and
     it stands there as an error of the server's. What comes next then seems to have done that as well.
     """
-    found: list[tuple[int, int, _Write]] = []
+    found: list[_Placed] = []
     latest: dict[tuple[str, str, str], dict[str, Any]] = {}
     unsure: set[tuple[str, str, str]] = set()
-    highest = 0
     for number, line in enumerate(_lines(path)):
         event = json.loads(line)
         ref = event.get("objectRef") or {}
@@ -183,9 +198,11 @@ def _writes(path: Path) -> Iterator[_Write]:
                 unsure.add((_KINDS[ref["resource"]], ref.get("namespace", ""), _named(event, ref)))
             continue
         actor = _actor(event["user"]["username"])
-        kind = _KINDS[ref["resource"]]
+        kind, sent = _KINDS[ref["resource"]], event.get("requestReceivedTimestamp", "")
         if kind == "Namespace":  # in the log without its object
-            found.append((highest, number, _Write(actor, kind, {"metadata": {"name": ref["name"]}}, ends=True)))
+            found.append(
+                _Placed(0, sent, "", number, _Write(actor, kind, {"metadata": {"name": ref["name"]}}, ends=True))
+            )
             continue
         answer = event.get("responseObject") or {}
         bodies = list(answer["items"]) if "items" in answer else [answer]
@@ -198,13 +215,34 @@ def _writes(path: Path) -> Iterator[_Write]:
             if "metadata" not in body:
                 continue
             latest[key] = body
-            highest = max(highest, int(body["metadata"].get("resourceVersion") or 0))
-            # The answer to what ends an object has the version before it: it comes after all that was answered before.
-            at = highest if ends else int(body["metadata"].get("resourceVersion") or 0)
-            found.append((at, number, _Write(actor, kind, body, ends, created=_code(event) == HTTPStatus.CREATED)))
-    for _, _, write in sorted(found, key=lambda item: (item[0], item[2].ends, item[1])):
+            version = int(body["metadata"].get("resourceVersion") or 0)
+            write = _Write(actor, kind, body, ends, created=_code(event) == HTTPStatus.CREATED)
+            found.append(_Placed(version, sent, event.get("stageTimestamp", ""), number, write))
+    for write in _in_order(found):
         about = write.body["metadata"]
         yield write._replace(unsure=(write.kind, about.get("namespace", ""), about.get("name", "")) in unsure)
+
+
+def _in_order(found: list[_Placed]) -> Iterator[_Write]:
+    """Yield the writes in the order of versions.
+
+    The end of an object has no version of its own. It stands after all other writes of the object and after what was
+    answered before it was sent, and so before what came of it: the garbage collector may be done with what is below
+    before the log has the answer.
+    """
+    last: dict[str, int] = {}
+    for each in found:
+        last[each.uid] = max(each.version, last.get(each.uid, 0))
+    answered = sorted((each.answered, each.version) for each in found)
+    times, highest = [time for time, _ in answered], [0, *accumulate((version for _, version in answered), max)]
+
+    def order(each: _Placed) -> tuple[int, bool, str, int]:
+        ends = each.write.ends
+        at = max(last[each.uid], highest[bisect_left(times, each.sent)]) if ends else each.version
+        return at, ends, each.sent, each.number
+
+    for each in sorted(found, key=order):
+        yield each.write
 
 
 def _lines(path: Path) -> Iterator[str]:

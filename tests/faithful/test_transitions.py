@@ -69,6 +69,7 @@ def _write(version: int, user: str, verb: str, code: int, *, suspend: bool = Tru
 
 
 TRAINER, ME = "system:serviceaccount:kubeflow-system:trainer", "someone"
+COLLECTOR = "system:serviceaccount:kube-system:generic-garbage-collector"
 CREATED = _write(1, ME, "create", 201)
 RESUMED = _write(2, TRAINER, "patch", 200, suspend=False)
 LOST = {**_write(3, ME, "patch", 504), "responseObject": {"kind": "Status"}}
@@ -90,6 +91,31 @@ def test_what_may_lack_a_write_is_not_compared(tmp_path: Path, log: list[dict[st
     path.write_text("".join(f"{json.dumps(event)}\n" for event in log))
     found = [each.what.actor for each in recorded(path) if not each.left_out]
     assert found == ["people", "Trainer"][:compares]
+
+
+def test_what_came_of_an_end_stands_after_it_in_whatever_order_it_was_answered(tmp_path: Path) -> None:
+    ended = _write(1, ME, "delete", 200) | {"responseObject": {"kind": "Status"}}
+    jobset = _write(2, TRAINER, "create", 201)
+    jobset["objectRef"] = {**jobset["objectRef"], "resource": "jobsets"}
+    jobset["responseObject"] = {
+        **jobset["responseObject"],
+        "metadata": CREATED["responseObject"]["metadata"] | {"uid": "two", "resourceVersion": "2"},
+    }
+    collected = {**jobset, "verb": "delete", "user": {"username": COLLECTOR}, "responseObject": {"kind": "Status"}}
+    log = [
+        CREATED | {"requestReceivedTimestamp": "1", "stageTimestamp": "2"},
+        jobset | {"requestReceivedTimestamp": "3", "stageTimestamp": "4"},
+        collected | {"requestReceivedTimestamp": "6", "stageTimestamp": "7"},
+        ended | {"requestReceivedTimestamp": "5", "stageTimestamp": "8"},
+    ]
+    path = tmp_path / "audit.log"
+    path.write_text("".join(f"{json.dumps(event)}\n" for event in log))
+    assert [(each.what.kind, each.what.after is None) for each in recorded(path)] == [
+        ("TrainJob", False),
+        ("JobSet", False),
+        ("TrainJob", True),
+        ("JobSet", True),
+    ]
 
 
 def test_the_model_can_do_what_was_recorded(cluster: Cluster, tmp_path: Path, model: set[Transition]) -> None:
