@@ -237,8 +237,9 @@ def _failing(number: int, path: str, status: int) -> Callable[[web.Request], web
         ("/jobsets/", 503),
         ("/trainjobs/", 500),
         ("/workloads/", 429),
-        ("/status", 409),
-        ("/status", 500),
+        # The Workload's, and not the AdmissionCheck's, which is written at the start.
+        (f"/{WORKLOAD}/status", 409),
+        (f"/{WORKLOAD}/status", 500),
     ],
 )
 def test_errors_are_retried(path: str, status: int) -> None:
