@@ -12,8 +12,11 @@ SEED = int(os.environ.get("DISPATCH_SEED", str(time.time_ns() % 1_000_000)))
 """What the moments are drawn from: tests print it, and are told it to draw the same again."""
 SECONDS = 900
 """How long a program that was interrupted may take to end."""
-_BEFORE_IT_IS_CAUGHT = re.compile(r'File "\S+/dispatch_local/__main__\.py", line \d+, in <module>\s+import signal\n')
-"""The one line of ours in a stack trace of the interpreter's own start: the import of what catches Ctrl-C."""
+_BEFORE_IT_IS_CAUGHT = re.compile(
+    r'File "\S+/(dispatch_local/__main__|local_cluster/pretend)\.py", line \d+, in <module>\s+'
+    r"(import (os|signal|sys)|from (types|pathlib|dispatch_local\.__main__) import .*)\n"
+)
+"""The lines of ours in a stack trace of the interpreter's own start: the imports of what catches Ctrl-C."""
 
 
 def interrupted(process: subprocess.Popen[str], moment: float, where: str) -> str:

@@ -6,10 +6,16 @@ something to compile, and build in about a second.
 
 from __future__ import annotations
 
-import os
 import signal
 import sys
 from pathlib import Path
+
+from dispatch_local.__main__ import nothing_was_begun
+
+if __name__ == "__main__":
+    # As `python -m dispatch_local` does it, before the long imports.
+    for each in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(each, nothing_was_begun)
 
 from dispatch_local import paths, programs
 
@@ -50,9 +56,6 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    # As `python -m dispatch_local` does it.
-    for each in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(each, lambda *_: os._exit(130))
     code = main()
     for each in (signal.SIGINT, signal.SIGTERM):
         signal.signal(each, signal.SIG_IGN)

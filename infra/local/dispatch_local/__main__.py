@@ -6,7 +6,8 @@ import sys
 from types import FrameType
 
 
-def _interrupted(_number: int, _frame: FrameType | None) -> None:
+def nothing_was_begun(_number: int, _frame: FrameType | None) -> None:
+    """Say so, and end: for signals before the command line has taken over."""
     # Nothing has been done yet, and a stack trace out of an import tells nobody anything.
     os.write(2, b"\ninterrupted; nothing was begun.\n")
     os._exit(130)
@@ -14,7 +15,7 @@ def _interrupted(_number: int, _frame: FrameType | None) -> None:
 
 if __name__ == "__main__":
     for each in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(each, _interrupted)
+        signal.signal(each, nothing_was_begun)
 
     from dispatch_local.cli import main
 

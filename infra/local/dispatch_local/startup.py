@@ -202,7 +202,7 @@ class Startup:
             self._until(
                 part,
                 f"node {name} ready",
-                partial(has_condition, api, path, "Ready"),
+                partial(_takes_pods, api, path),
             )
         self._say_ready(f"nodes {', '.join(name for _, name in nodes)}")
 
@@ -213,6 +213,16 @@ class Startup:
 
     def _say_ready(self, what: str) -> None:
         self.say(f"  {time.monotonic() - self._began:4.1f} s  {what}")
+
+
+_BEGAN_WITH = "node.kubernetes.io/not-ready"
+
+
+def _takes_pods(api: Api, path: str) -> bool | str:
+    """Whether a node is Ready, and the taint that it began with is gone, which another part takes away later."""
+    found = api.get(path) or {}
+    began = [taint["key"] for taint in found.get("spec", {}).get("taints") or [] if taint["key"] == _BEGAN_WITH]
+    return "it has the taint " + began[0] if began else has_condition(api, path, "Ready")
 
 
 def write_state(layout: Layout, state: Object) -> None:

@@ -75,6 +75,7 @@ def preflight(
     first, since = None, clock()
     if asked.queue is not None:
         first = yield from attempt(read_lease(asked))
+        yield from trial.look()
         yield from lines.hope(read_queue(asked))
         yield from lines.hope(read_check(asked))
     guarded = yield from _guarded(asked, lines)
@@ -180,6 +181,16 @@ class _Trial:
             self.created = text(self._seen.job.raw, "metadata", "creationTimestamp")
         elif not self._seen.unanswered:
             self._tell(Stands.GONE)
+
+    def look(self) -> Operation[None]:
+        """Watch what Kueue makes of the probe, until it is gated or half of the time is over."""
+        if isinstance(self._seen, Seen) and not isinstance(self._versions, Problem):
+            half = (self._until - self._clock()) / 2
+            found = yield from attempt(probing.watch_workload(self._asked, self._seen, self._versions, half))
+            if isinstance(found, Problem):
+                self._seen = _with_gap(self._seen, found)
+            else:
+                self._seen, self._versions = found
 
     def watch(self) -> Operation[None]:
         """Watch the probe to the end of its time."""

@@ -99,26 +99,28 @@ def create(asked: Asked, probe: Identity, runtime: Runtime) -> Operation[Seen]:
 
 def watch(asked: Asked, seen: Seen, versions: Versions, until: float, clock: Callable[[], float]) -> Operation[Seen]:
     """Watch the probe until `until` by `clock`, then list the end state; ends early where it leaks."""
-    version = versions.workloads
-    if asked.queue is not None:
-        seen, version = yield from _watch_workloads(asked, seen, version, (until - clock()) / 2)
     if not seen.leaks:
         seen = yield from _watch_pods(asked, seen, versions.pods, until - clock())
-    return (yield from _end_state(asked, seen, version))
+    return (yield from _end_state(asked, seen, versions.workloads))
 
 
-def _watch_workloads(asked: Asked, seen: Seen, version: str, seconds: float) -> Operation[tuple[Seen, str]]:
-    """Watch until Kueue has said that the Workload is gated; return the version seen up to, too."""
+def watch_workload(asked: Asked, seen: Seen, versions: Versions, seconds: float) -> Operation[tuple[Seen, Versions]]:
+    """Watch until Kueue has said that the Workload is gated; return the version seen up to, too.
+
+    To be run as soon as the probe is there: where many Workloads change at once, the API server soon has forgotten what
+    came after a version that no change had.
+    """
+    version = versions.workloads
     selector, left = f"{names.JOB_UID}={seen.job.meta.uid}", max(seconds, _REPLAY_SECONDS)
     while left > 0 and not seen.leaks and not (seen.workloads and is_gated(seen.workloads[-1])):
         request = Watch(names.WORKLOADS, asked.namespace, version, left, selector=selector, settle=_SETTLE_SECONDS)
         try:
             changes: Changes = yield request
         except ApiError as error:
-            return replace(seen, gaps=(*seen.gaps, f"its Workload could not be watched: {error}")), version
+            return replace(seen, gaps=(*seen.gaps, f"its Workload could not be watched: {error}")), versions
         seen, version = _with_workloads(seen, changes, version)
         left = changes.seconds_left
-    return seen, version
+    return seen, replace(versions, workloads=version)
 
 
 def _with_workloads(seen: Seen, changes: Changes, version: str) -> tuple[Seen, str]:
