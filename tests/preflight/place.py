@@ -29,7 +29,7 @@ from world import (
     ROLES,
     SERVICE_ACCOUNTS,
     WAIT_SECONDS,
-    ControllerProcess,
+    Deployment,
     token_of,
     until,
     write_kubeconfig,
@@ -170,7 +170,7 @@ def served(cluster: Cluster, folder: Path) -> Iterator[Place]:
     """
     place = Place(cluster, guarded=False)
     place.make()
-    with ControllerProcess(place, folder, lease=LEASE):
+    with Deployment(place, folder, LEASE):
         yield place
     assert place.probes() == []
     place.discard()

@@ -30,7 +30,7 @@ from dispatch_gates.requests import Request
 from preflight.model import line
 from preflight.place import Command, Place, asked_of, document
 from start_gate.webhook import Webhook
-from world import ControllerProcess, until
+from world import ControllerProcess, Deployment, until
 
 OLD_CLOCK = (
     "dispatch_admission.lease",
@@ -104,7 +104,7 @@ def reports(place: Place, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
         "hanging": place.asks(lease="hanging"),
         "old-clock": place.asks(lease="old-clock"),
     }
-    old = ControllerProcess(place, folder, lease="old-clock", mutations=[OLD_CLOCK])
+    old = Deployment(place, folder, "old-clock", mutations=[OLD_CLOCK])
     with old, ControllerProcess(place, folder, lease="hanging") as hanging, ThreadPoolExecutor(len(cases)) as pool:
         hanging.signal(signal.SIGSTOP)
         running: dict[str, Future[Report]] = {

@@ -28,7 +28,7 @@ from dispatch_local.layout import Layout
 from preflight.model import line
 from preflight.place import LEASE, Command, Place, asked_of
 from start_gate.site import Site
-from world import ControllerProcess, until
+from world import Deployment, until
 
 WHO = Accounts(
     controller=f"{names.CONTROLLER_NAMESPACE}:tests-{LEASE}",
@@ -44,7 +44,7 @@ def elsewhere(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
         cluster.up(node=False)
         place = Place(cluster)
         place.make()
-        with ControllerProcess(place, tmp_path_factory.mktemp("elsewhere"), lease=LEASE):
+        with Deployment(place, tmp_path_factory.mktemp("elsewhere"), LEASE):
             place.add_queue("full", **place.wired(pods=0))
             place.active("full")
             yield place
