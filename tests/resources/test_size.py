@@ -16,8 +16,9 @@ from world import World
 def test_ten_jobs(world: World, engine: dict[str, str], tmp_path: Path) -> None:
     figures = measure(world, lambda name: Stack(name, tmp_path, engine), 10)
     print(figures)
-    assert figures.gated < 5 * figures.plain, figures
-    assert figures.gated_again < 3 * figures.plain_again, figures
+    # On a busy machine anything may take several times as long: what these find is an `up` that waits for a time-out.
+    assert figures.gated < 30 * figures.plain, figures
+    assert figures.gated_again < 10 * figures.plain_again, figures
 
 
 def test_more_dynamic_resources_than_the_sdk_stands_of_others(stack: Stack) -> None:

@@ -194,9 +194,13 @@ class Cluster:
         return host.memory(self._layout)
 
     def pause(self, part: str) -> None:
-        """Hold a part up as it is (SIGSTOP); LocalError if there is no such part or it is not running."""
+        """Hold a part up as it is (SIGSTOP), and return once it does nothing more.
+
+        LocalError if there is no such part or it is not running.
+        """
         self._require_part(part)
         control.call(self._layout.control, "signal", part=part, signal=int(signal.SIGSTOP))
+        waiting.until(f"{part} held", lambda: bool(self.status()[part]["paused"]))
 
     def resume(self, part: str) -> None:
         """Let a held part go on (SIGCONT); LocalError as with `pause`."""

@@ -16,6 +16,7 @@ import socket
 import sys
 import time
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from dispatch_local import mounts
@@ -39,7 +40,6 @@ class Running:
     failures: int = 0
     exit: str = ""
     start_at: float | None = None
-    paused: bool = False
 
 
 class Init:
@@ -114,7 +114,6 @@ class Init:
         running.since = time.time()
         running.starts += 1
         running.start_at = None
-        running.paused = False
         _say(f"{part.name}: started as process {running.pid}")
 
     def _reap(self) -> None:
@@ -173,7 +172,6 @@ class Init:
         elif operation == "signal":
             running = self._alive(arguments["part"])
             os.kill(running.pid, arguments["signal"])
-            running.paused = arguments["signal"] == signal.SIGSTOP
         elif operation == "restart":
             running = self._alive(arguments["part"])
             os.kill(running.pid, signal.SIGTERM)
@@ -199,8 +197,17 @@ def _status(running: Running) -> dict[str, Any]:
         "since": running.since,
         "starts": running.starts,
         "exit": running.exit,
-        "paused": running.paused,
+        "paused": _is_held(running.pid),
     }
+
+
+def _is_held(pid: int) -> bool:
+    """Whether every thread of a program has stopped, which on a busy machine takes a while after SIGSTOP."""
+    try:
+        states = {stat.read_text().rpartition(")")[2].split()[0] for stat in Path(f"/proc/{pid}/task").glob("*/stat")}
+    except OSError:  # a thread, or all of it, has ended meanwhile
+        return False
+    return "T" in states and states <= {"T", "Z"}
 
 
 def _say(text: str) -> None:
