@@ -42,6 +42,7 @@ from dispatch_gates.operations.start import start
 from dispatch_gates.operations.stop import stop
 from dispatch_gates.requests import (
     AlreadyExistsError,
+    ApiError,
     ConflictError,
     Create,
     Delete,
@@ -50,6 +51,7 @@ from dispatch_gates.requests import (
     Operation,
     Replace,
     ReplaceStatus,
+    Request,
     find,
     select,
     write,
@@ -776,6 +778,27 @@ def await_rights(home: World, account: str, rule: JsonObject, namespace: str = "
         return bool(run(home.target, write(Create(review, body)))["status"]["allowed"])
 
     until(f"the rights of {account}", allowed, pause=0.005)
+
+
+def stepped(who: Target, operation: Operation[T], before: Callable[[Request], object]) -> T:
+    """Run an operation with something else happening before each of its requests."""
+
+    def one(request: Request) -> Operation[Any]:
+        return (yield request)
+
+    try:
+        request = next(operation)
+        while True:
+            before(request)
+            try:
+                reply = run(who, one(request))
+            except ApiError as error:
+                request = operation.throw(error)
+            else:
+                request = operation.send(reply)
+    except StopIteration as end:
+        found: T = end.value
+        return found
 
 
 class Deployment:

@@ -19,7 +19,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import pytest
 from ulid import ULID
@@ -56,6 +56,7 @@ from world import (
     World,
     await_rights,
     runtime,
+    stepped,
     token_of,
     until,
     write_kubeconfig,
@@ -293,13 +294,13 @@ class Lifetime:
         self._try(start(replace(asked, spec=absent)))
         started = self._try(start(asked), self._kueue)
         # Where it could not, an administrator starts it, or takes it over.
-        job = (started or self._sent(place.target, start(asked), self._kueue)).job
+        job = (started or stepped(place.target, start(asked), self._kueue)).job
         where = place.namespace, job.meta.name, job.meta.uid
         jobset = place.put(names.JOBSETS, cases.jobset(), self.name, job.raw)
         place.put(names.JOBS, cases.job("0"), self.name, jobset)
         place.put(names.PODS, cases.pod("0"), self.name)
         question = Asked(place.namespace, "queue", ("TrainingRuntime", "kwok"), watch_seconds=0.1)
-        report = self._sent(self.me, preflight(question, Identity(str(ULID()), 0), clock=time.monotonic))
+        report = run(self.me, preflight(question, Identity(str(ULID()), 0), clock=time.monotonic))
         reasons = {line.name: line.reason for line in report.capabilities}
         self.foretold = reasons.pop(Name.RIGHTS)
         self.errors += reasons.values()
@@ -312,30 +313,10 @@ class Lifetime:
 
     def _try(self, operation: Operation[T], before: Callable[[Request], object] = lambda _: None) -> T | None:
         try:
-            return self._sent(self.me, operation, before)
+            return stepped(self.me, operation, before)
         except (ApiError, OperationError) as error:
             self.errors.append(str(error))
             return None
-
-    def _sent(self, who: Target, operation: Operation[T], before: Callable[[Request], object] = lambda _: None) -> T:
-        """Send the requests of an operation, with something else done before each."""
-
-        def one(request: Request) -> Operation[Any]:
-            return (yield request)
-
-        try:
-            request = next(operation)
-            while True:
-                before(request)
-                try:
-                    reply = run(who, one(request))
-                except ApiError as error:
-                    request = operation.throw(error)
-                else:
-                    request = operation.send(reply)
-        except StopIteration as end:
-            found: T = end.value
-            return found
 
     def _kueue(self, request: Request) -> None:
         """Play Kueue: make the Workload once it is waited for."""

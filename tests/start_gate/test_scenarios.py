@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 from ulid import ULID
 
-from dispatch_gates.cluster import run
 from dispatch_gates.contract import names
 from dispatch_gates.contract.hazards import FORCED_DELETION
 from dispatch_gates.contract.identity import Identity
@@ -23,9 +22,9 @@ from dispatch_gates.operations.errors import RefusedError, TimedOutError
 from dispatch_gates.operations.holding import hold
 from dispatch_gates.operations.opening import Opened, open_job
 from dispatch_gates.operations.tries import CONFLICTS
-from dispatch_gates.requests import ApiError, DeniedError, InvalidError, Operation, Replace, Request
+from dispatch_gates.requests import DeniedError, InvalidError, Replace, Request
 from start_gate.site import Site
-from world import ADAPTER_ACCOUNT, initializer, until
+from world import ADAPTER_ACCOUNT, initializer, stepped, until
 
 G = names.GATE
 
@@ -187,26 +186,6 @@ def _complains(site: Site, job: TrainJob) -> bool:
 # BL-21, BL-22
 
 
-def _stepped(site: Site, operation: Operation[Any], before: Callable[[Request], object]) -> Any:
-    """Run an operation with something else happening before each of its requests."""
-
-    def one(request: Request) -> Operation[Any]:
-        return (yield request)
-
-    try:
-        request = next(operation)
-        while True:
-            before(request)
-            try:
-                reply = run(site.adapter, one(request))
-            except ApiError as error:
-                request = operation.throw(error)
-            else:
-                request = operation.send(reply)
-    except StopIteration as end:
-        return end.value
-
-
 class Meddler:
     """Edits the TrainJob before the first `times` writes, so that they are conflicts."""
 
@@ -227,12 +206,12 @@ def test_somebody_writes_between_our_read_and_our_write(site: Site, queue: str |
     site.jobs_exist(job)
     where = (site.namespace, job.meta.name, job.meta.uid)
     meddler = Meddler(site, job, 3)
-    opened: Opened = _stepped(site, open_job(*where), meddler)
+    opened: Opened = stepped(site.adapter, open_job(*where), meddler)
     assert (opened.already, meddler.seen) == (False, 3)
     assert opened.job.meta.annotations["tests.dispatch.local/note"] == "3"
     site.running(job, 1)
     meddler = Meddler(site, job, 3)
-    held: TrainJob = _stepped(site, hold(*where), meddler)
+    held: TrainJob = stepped(site.adapter, hold(*where), meddler)
     assert (held.held, meddler.seen) == (True, 3)
     assert held.meta.annotations["tests.dispatch.local/note"] == "3"
     site.expect_executions(job, 1)
@@ -242,7 +221,7 @@ def test_somebody_writes_again_and_again(site: Site) -> None:
     job = site.started("queue")
     meddler = Meddler(site, job, 100)
     with pytest.raises(TimedOutError, match=f"was not opened: it changed {CONFLICTS} times in a row"):
-        _stepped(site, open_job(site.namespace, job.meta.name, job.meta.uid), meddler)
+        stepped(site.adapter, open_job(site.namespace, job.meta.name, job.meta.uid), meddler)
     assert meddler.seen == CONFLICTS
     assert not site.job(job.meta.name).past_gate
 
@@ -255,8 +234,8 @@ def test_the_api_server_says_no(apart: Site) -> None:
         apart.only(names.TRAINJOBS, f'request.userInfo.username != "{ADAPTER_ACCOUNT}"'),
         pytest.raises((DeniedError, InvalidError), match="held up by a test"),
     ):
-        _stepped(
-            apart,
+        stepped(
+            apart.adapter,
             open_job(apart.namespace, job.meta.name, job.meta.uid),
             lambda request: writes.append(request) if isinstance(request, Replace) else None,
         )
