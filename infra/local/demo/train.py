@@ -41,7 +41,8 @@ RATE = 0.05
 FENCED, ENDED_BY_SIGNAL = 3, 143
 TRAINED = "trained"
 """A file beside the checkpoints of a job that has ended."""
-MOST_SECONDS = 60.0
+MOST_SECONDS = 60
+"""How long it waits for the other job of TRAIN_GRACE_FROM."""
 CHECKPOINT = re.compile(r"a(\d{6})-epoch(\d{6})\.json")
 
 Weights = dict[str, Any]
@@ -186,7 +187,7 @@ def run(
 def _take_a_while(environment: Mapping[str, str], folders: Path, pause: Callable[[float], None]) -> None:
     """Be as slow with the last checkpoint as a big model is."""
     if other := environment.get("TRAIN_GRACE_FROM"):
-        for _ in range(int(MOST_SECONDS)):
+        for _ in range(MOST_SECONDS):
             if (folders / other / TRAINED).exists():
                 break
             pause(1.0)

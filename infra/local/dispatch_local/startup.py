@@ -23,6 +23,7 @@ from dispatch_local.layout import KWOK_TAINT, NODE_LABEL, REAL_NODE, Addresses, 
 from dispatch_local.manifests import RELEASES
 
 LOG_LINES = 25
+BEGAN_WITH = "node.kubernetes.io/not-ready"
 ROOTLESS_HINT = (
     "\nWithout root a cluster runs in a user namespace. This machine seems not to allow that: look at the sysctls "
     "user.max_user_namespaces (above 0), kernel.unprivileged_userns_clone (1, where it exists) and "
@@ -215,14 +216,12 @@ class Startup:
         self.say(f"  {time.monotonic() - self._began:4.1f} s  {what}")
 
 
-_BEGAN_WITH = "node.kubernetes.io/not-ready"
-
-
 def _takes_pods(api: Api, path: str) -> bool | str:
     """Whether a node is Ready, and the taint that it began with is gone, which another part takes away later."""
-    found = api.get(path) or {}
-    began = [taint["key"] for taint in found.get("spec", {}).get("taints") or [] if taint["key"] == _BEGAN_WITH]
-    return "it has the taint " + began[0] if began else has_condition(api, path, "Ready")
+    taints = ((api.get(path) or {}).get("spec") or {}).get("taints") or []
+    if any(taint["key"] == BEGAN_WITH for taint in taints):
+        return f"it has the taint {BEGAN_WITH} still"
+    return has_condition(api, path, "Ready")
 
 
 def write_state(layout: Layout, state: Object) -> None:
