@@ -319,11 +319,16 @@ class World:
         )
 
     def discard(self) -> None:
-        """Delete the namespace and what is in it, so that other tests have nothing to do with it; do not wait."""
+        """Delete the namespace, what is in it, and its ClusterQueue and flavor; do not wait.
+
+        Other tests then have nothing to do with it, and nothing of it keeps a check or flavor in use.
+        """
         for pod in self.list(names.PODS):
             if HOLD_ANNOTATION in (pod["metadata"].get("annotations") or {}):
                 self.let_go(pod)
         self.delete(names.NAMESPACES, self.namespace, cluster_scoped=True)
+        for kind in (names.CLUSTER_QUEUES, FLAVORS):
+            self.delete(kind, self.namespace, cluster_scoped=True)
 
     # Jobs
 
@@ -743,6 +748,18 @@ def adapter(world: World) -> Target:
             _known.add(write_kubeconfig(path, home, token_of(home, ADAPTER)))
         _bind(world, in_namespace, cluster_scoped=False)
     return Target(str(path), "tests")
+
+
+def let_adapter_read_leases(world: World) -> None:
+    """Let the adapter's account read every Lease beside the controller's: those of tests have names of their own."""
+    home, name = World(world.cluster, names.CONTROLLER_NAMESPACE), "tests-adapter-leases"
+    rule = {"apiGroups": [names.LEASES.group], "resources": [names.LEASES.plural], "verbs": ["get"]}
+    subject = {"kind": "ServiceAccount", "name": ADAPTER, "namespace": ADAPTER_HOME}
+    if home.get(ROLES, name) is None:
+        home.create(ROLES, name, rules=[rule])
+        reference = {"apiGroup": ROLES.group, "kind": ROLES.kind, "name": name}
+        home.create(ROLE_BINDINGS, name, roleRef=reference, subjects=[subject])
+    await_rights(World(world.cluster, ADAPTER_HOME), ADAPTER, rule, home.namespace)
 
 
 def _bind(world: World, role: JsonObject, *, cluster_scoped: bool) -> None:

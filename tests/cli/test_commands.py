@@ -31,7 +31,7 @@ def done(place: Place, command: str, job: TrainJob, *more: str, code: Exit = Exi
     words = [command, job.meta.name, "-n", place.namespace, "--yes", *more]
     if command in ("open", "release"):
         words += ["--watch-seconds", "3", *([] if "--lease" in more else ["--lease", LEASE])]
-    ended, out, err = Command(place.target, *words).ended()
+    ended, out, err = Command(place.adapter, *words).ended()
     assert ended == code, (out, err)
     assert ESCAPE not in out + err
     return out + err
@@ -40,7 +40,7 @@ def done(place: Place, command: str, job: TrainJob, *more: str, code: Exit = Exi
 def document(place: Place, *words: str) -> Any:
     """Return what status says, for programs."""
     ended, out, err = Command(
-        place.target, "status", *words, "-n", place.namespace, "-o", "json", "--lease", LEASE
+        place.adapter, "status", *words, "-n", place.namespace, "-o", "json", "--lease", LEASE
     ).ended()
     assert (ended, err) == (Exit.DONE, "")
     found = json.loads(out)
@@ -71,7 +71,7 @@ def test_a_job_from_open_to_stop(place: Place, queue: str | None) -> None:
     assert place.pods_of(job) == ()
     for command in ("open", "hold", "release", "stop"):
         assert "there is no TrainJob" in done(place, command, job, code=Exit.NO)
-    ended, _, err = Command(place.target, "status", job.meta.name, "-n", place.namespace).ended()
+    ended, _, err = Command(place.adapter, "status", job.meta.name, "-n", place.namespace).ended()
     assert (ended, "there is no TrainJob" in err) == (Exit.NO, True)
 
 
@@ -79,7 +79,7 @@ def test_what_a_command_did_as_a_document(place: Place) -> None:
     job = place.started("queue")
     words = ["-n", place.namespace, "--yes", "-o", "json"]
     for command, marks in (("hold", {"held": True, "opened": False}), ("stop", {})):
-        ended, out, _ = Command(place.target, command, job.meta.name, *words).ended()
+        ended, out, _ = Command(place.adapter, command, job.meta.name, *words).ended()
         assert ended == Exit.DONE
         found = json.loads(out[out.index("{") :])
         assert found | marks == found
@@ -90,7 +90,7 @@ def test_what_a_command_did_as_a_document(place: Place) -> None:
 def test_nobody_to_ask(place: Place) -> None:
     job = place.started("queue")
     for command in ("open", "hold", "stop"):
-        ended, _, err = Command(place.target, command, job.meta.name, "-n", place.namespace).ended()
+        ended, _, err = Command(place.adapter, command, job.meta.name, "-n", place.namespace).ended()
         assert (ended, "say --yes" in err) == (Exit.USAGE, True)
     place.stands(job, JobState.GATED)
     place.end(job)
@@ -100,9 +100,9 @@ def test_it_asks_first(place: Place) -> None:
     job = place.started("queue")
     where = [
         "--kubeconfig",
-        str(place.target.kubeconfig),
+        str(place.adapter.kubeconfig),
         "--context",
-        str(place.target.context),
+        str(place.adapter.context),
         "-n",
         place.namespace,
     ]
@@ -159,7 +159,7 @@ def test_status_of_all_jobs(place: Place) -> None:
     assert queued["queue"]["clusterQueue"] == f"{place.namespace}-other"
     assert set(queued) == documented("status") | documented("all")
     assert (
-        yaml.safe_load(Command(place.target, "status", "-n", place.namespace, "-o", "yaml").ended()[1])["version"] == 1
+        yaml.safe_load(Command(place.adapter, "status", "-n", place.namespace, "-o", "yaml").ended()[1])["version"] == 1
     )
     _fits(place, expected)
     for job in (gated, running, elsewhere, plain):
@@ -170,9 +170,9 @@ def _fits(place: Place, expected: dict[str, JobState]) -> None:
     """Every job is there in full, and no line is longer than the terminal, or wrapped where there is none."""
     where = [
         "--kubeconfig",
-        str(place.target.kubeconfig),
+        str(place.adapter.kubeconfig),
         "--context",
-        str(place.target.context),
+        str(place.adapter.context),
         "-n",
         place.namespace,
     ]
@@ -184,14 +184,14 @@ def _fits(place: Place, expected: dict[str, JobState]) -> None:
         for name in expected:
             assert any(name in line for line in shown)
         assert ESCAPE in written
-    _, out, _ = Command(place.target, "status", "-n", place.namespace).ended()
+    _, out, _ = Command(place.adapter, "status", "-n", place.namespace).ended()
     assert ESCAPE not in out
     assert any("gates left: example.org/quarter-end" in line for line in out.splitlines())
 
 
 def test_watching(place: Place) -> None:
     job = place.started("queue")
-    command = Command(place.target, "status", job.meta.name, "-n", place.namespace, "--watch", "-o", "json")
+    command = Command(place.adapter, "status", job.meta.name, "-n", place.namespace, "--watch", "-o", "json")
     assert command.process.stdout is not None
     first = json.loads(command.process.stdout.readline())
     assert first["jobs"][0]["state"] == JobState.GATED
@@ -203,7 +203,7 @@ def test_watching(place: Place) -> None:
     code, _, err = command.ended()
     assert (code, "interrupted" in err) == (Exit.INTERRUPTED, True)
 
-    command = Command(place.target, "status", job.meta.name, "-n", place.namespace, "--watch")
+    command = Command(place.adapter, "status", job.meta.name, "-n", place.namespace, "--watch")
     assert command.process.stdout is not None
     assert job.meta.name in command.process.stdout.readline()
     place.end(job)
@@ -221,16 +221,16 @@ def test_without_rights(place: Place, tmp_path: Path) -> None:
 
 def test_quiet(place: Place) -> None:
     words = ["preflight", "-n", place.namespace, "-q", "no-such-queue", "--watch-seconds", "0.5", "--quiet"]
-    assert Command(place.target, *words).ended() == (Exit.OBSERVE_ONLY, "", "")
+    assert Command(place.adapter, *words).ended() == (Exit.OBSERVE_ONLY, "", "")
 
 
 @pytest.mark.parametrize("columns", [80, 200])
 def test_preflight_fits(place: Place, columns: int) -> None:
     where = [
         "--kubeconfig",
-        str(place.target.kubeconfig),
+        str(place.adapter.kubeconfig),
         "--context",
-        str(place.target.context),
+        str(place.adapter.context),
         "-n",
         place.namespace,
     ]

@@ -30,6 +30,7 @@ from world import (
     SERVICE_ACCOUNTS,
     WAIT_SECONDS,
     Deployment,
+    let_adapter_read_leases,
     token_of,
     until,
     write_kubeconfig,
@@ -170,6 +171,7 @@ def served(cluster: Cluster, folder: Path) -> Iterator[Place]:
     """
     place = Place(cluster, guarded=False)
     place.make()
+    let_adapter_read_leases(place)
     with Deployment(place, folder, LEASE):
         yield place
     assert place.probes() == []

@@ -13,13 +13,14 @@ from dispatch_local.cluster import Cluster
 from resources.credentials import of_kubeconfig, written
 from resources.heartbeat import heartbeat
 from resources.stacks import Stack
-from world import Deployment, World
+from world import Deployment, World, let_adapter_read_leases
 
 
 @pytest.fixture(scope="session")
 def served(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     """A namespace with a queue that has room for many jobs, and the controller at work."""
     served = World(cluster, pods=50).make()
+    let_adapter_read_leases(served)
     with Deployment(served, tmp_path_factory.mktemp("controller"), "resources"), heartbeat(served):
         yield served
 
@@ -31,15 +32,22 @@ def world(served: World) -> World:
 
 
 @pytest.fixture(scope="session")
-def engine(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mapping[str, str]]:
-    """The environment of the real engine. PATH is set here too: the SDK asks for the engine's version with it."""
+def engine(
+    cluster: Cluster, served: World, world: World, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Mapping[str, str]]:
+    """The environment of the real engine, whose cluster is seen by the adapter's account, with its rights and no more.
+
+    PATH is set here too: the SDK asks for the engine's version with it.
+    """
     folder = tmp_path_factory.mktemp("pulumi")
-    env = cluster.pulumi_env(folder)
+    assert served.adapter == world.adapter, "one account, bound in both namespaces"
+    env = {**cluster.pulumi_env(folder), "KUBECONFIG": str(world.adapter.kubeconfig)}
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PATH", env["PATH"])
         yield env
-    leaks = list(written(folder, of_kubeconfig(cluster.kubeconfig)))
-    assert not leaks, f"credentials of the kubeconfig were written to {leaks}"
+    credentials = {secret for path in (env["KUBECONFIG"], cluster.kubeconfig) for secret in of_kubeconfig(Path(path))}
+    leaks = list(written(folder, credentials))
+    assert not leaks, f"credentials of the kubeconfigs were written to {leaks}"
 
 
 @pytest.fixture

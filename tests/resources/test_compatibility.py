@@ -138,9 +138,9 @@ def test_a_kept_state_is_run_by_the_current_code(
 ) -> None:
     world = World(served.cluster, pods=0).make()
     kubeconfig = tmp_path / "kubeconfig"
-    kubeconfig.write_text(world.cluster.kubeconfig.read_text())
+    kubeconfig.write_text(Path(str(world.adapter.kubeconfig)).read_text())
     monkeypatch.setenv("KEPT_KUBECONFIG", str(kubeconfig))
-    monkeypatch.setenv("KEPT_CONTEXT", world.cluster.context)
+    monkeypatch.setenv("KEPT_CONTEXT", str(world.adapter.context))
     backend = tmp_path / "backend"
     backend.mkdir()
     stack = Stack(STACK, tmp_path, {**engine, "PULUMI_BACKEND_URL": f"file://{backend}"})

@@ -45,7 +45,7 @@ def test_nothing_that_the_engine_logs_holds_a_credential(world: World, stack: St
     """The whole run's search, on the one run in which the engine tells all that it can."""
     stack.up_with_all_logs(component(inputs(world)))
     assert (stack.backend / "printed.log").stat().st_size > 100_000
-    assert list(written(stack.backend.parent, of_kubeconfig(world.cluster.kubeconfig))) == []
+    assert list(written(stack.backend.parent, of_kubeconfig(Path(stack.env["KUBECONFIG"])))) == []
     stack.destroy()
 
 

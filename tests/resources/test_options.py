@@ -154,7 +154,7 @@ def test_state_that_moves(world: World, stack: Stack, engine: Mapping[str, str],
 
 
 def test_another_context_of_the_same_cluster(world: World, stack: Stack, tmp_path: Path) -> None:
-    config = yaml.safe_load(world.cluster.kubeconfig.read_text())
+    config = yaml.safe_load(Path(stack.env["KUBECONFIG"]).read_text())
     (only,) = config["contexts"]
     config["contexts"].append({**only, "name": "renamed"})
     path = tmp_path / "two-contexts"

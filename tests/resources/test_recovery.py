@@ -54,7 +54,7 @@ def test_another_cluster_and_no_cluster(world: World, stack: Stack, tmp_path: Pa
     stack.up(program)
 
     # Out of reach is not gone.
-    config = yaml.safe_load(world.cluster.kubeconfig.read_text())
+    config = yaml.safe_load(Path(stack.env["KUBECONFIG"]).read_text())
     config["clusters"][0]["cluster"]["server"] = "https://127.0.0.1:1"
     silent = tmp_path / "silent"
     silent.write_text(yaml.safe_dump(config))
