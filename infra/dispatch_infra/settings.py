@@ -14,6 +14,7 @@ import pulumi
 
 from dispatch_gates.contract import names
 from dispatch_gates.contract.guard_rails import Level
+from dispatch_gates.printable import is_path
 from dispatch_infra import charts, checks
 from dispatch_infra.arguments import (
     Chart,
@@ -141,7 +142,7 @@ def _check_name(config: pulumi.Config) -> str:
 def _kubeconfig(config: pulumi.Config) -> str | None:
     value = config.get("kubeconfig") or None
     # Pulumi stores what it is given: a path tells nobody anything, the content would hand over the cluster.
-    if value and ("\n" in value or value.lstrip().startswith(("{", "apiVersion:"))):
+    if value and not is_path(value):
         raise ValueError(
             f"{config.full_key('kubeconfig')} holds the content of a kubeconfig: its path was expected, "
             "since credentials do not belong in configuration or state."

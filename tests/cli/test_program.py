@@ -146,6 +146,13 @@ def test_no_usable_kubeconfig(command: list[str], content: str | None, tmp_path:
     assert "cannot be used" in ended.stderr
 
 
+def test_the_content_of_a_kubeconfig_is_not_repeated() -> None:
+    ended = program("status", "--kubeconfig", '{"users": [{"user": {"token": "T0KEN"}}]}')
+    assert ended.returncode == Exit.CANNOT_TELL
+    assert "a path was expected" in ended.stderr
+    assert "T0KEN" not in ended.stdout + ended.stderr
+
+
 def test_what_a_terminal_would_obey_is_not_printed() -> None:
     assert printable("a\nb\x1b[31mc\u202e\tü") == "a b\\x1b[31mc\\u202e ü"
 

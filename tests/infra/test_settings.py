@@ -191,7 +191,10 @@ def test_the_guard_rails_know_the_controller_and_what_the_stack_says_of_the_othe
     assert (found.level, found.admission_check) == (Level.NO, "other")
 
 
-@pytest.mark.parametrize("content", ["apiVersion: v1\nusers: []", '{"apiVersion": "v1"}', "a: token\n"])
+@pytest.mark.parametrize(
+    "content",
+    ["apiVersion: v1\nusers: []", '{"apiVersion": "v1"}', "a: token\n", "users: [{user: {token: x}}]", "token" * 99],
+)
 def test_the_content_of_a_kubeconfig_is_refused_without_repeating_it(content: str) -> None:
     with pytest.raises(ValueError, match="holds the content of a kubeconfig") as refused:
         settings(kubeconfig=content)

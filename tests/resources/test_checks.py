@@ -7,6 +7,7 @@ opening and closing; a started job's specification; replacements; identities (BL
 
 from __future__ import annotations
 
+import base64
 import json
 import subprocess
 import sys
@@ -106,7 +107,14 @@ def failures(olds: dict[str, Any], news: dict[str, Any]) -> dict[str, str]:
         ("release_timeout_seconds", -1.0),
         ("strict_executions", "yes"),
         ("delete_timeout_seconds", "10m"),
+        ("kubeconfig", ""),
+        ("kubeconfig", 3.0),
         ("kubeconfig", "apiVersion: v1\nkind: Config\nusers: [{user: {token: T0KEN}}]\n"),
+        ("kubeconfig", json.dumps({"kind": "Config", "users": [{"name": "a", "user": {"token": "T0KEN"}}]})),
+        ("kubeconfig", "apiVersion: v1 # T0KEN"),
+        ("kubeconfig", "users:\tT0KEN"),
+        ("kubeconfig", base64.b64encode(b"T0KEN" * 100).decode().replace("/", "_")),
+        ("kubeconfig", "T0KEN/" * 1000),
     ],
 )
 def test_wrong_input_is_reported_on_its_property(name: str, value: Any) -> None:
@@ -114,6 +122,12 @@ def test_wrong_input_is_reported_on_its_property(name: str, value: Any) -> None:
     assert list(found) == [name]
     assert "\n" not in found[name]
     assert "T0KEN" not in found[name]
+    assert base64.b64encode(b"T0KEN").decode()[:6] not in found[name]
+
+
+@pytest.mark.parametrize("value", ["~/.kube/config", "/a/b c/config", "config", "/a/one:/b/other", "/ü/config"])
+def test_a_path_of_a_kubeconfig_is_taken(value: str) -> None:
+    assert failures({}, inputs(kubeconfig=value)) == {}
 
 
 @pytest.mark.parametrize(

@@ -113,6 +113,15 @@ def test_another_cluster_is_not_asked_for_the_job() -> None:
     assert len(server.requests) == 5
 
 
+def test_the_content_of_a_kubeconfig_is_not_repeated() -> None:
+    """A state of before it was refused may hold one."""
+    with pytest.raises(GatesError, match="leads to another cluster") as caught:
+        cluster().run(_life.deleted(outputs(cluster="uid-of-another", kubeconfig='{"users": ["T0KEN"]}')))
+    assert "T0KEN" not in str(caught.value)
+    with pytest.raises(GatesError, match="kubeconfig /a/config, context x, leads"):
+        cluster().run(_life.deleted(outputs(cluster="uid-of-another", kubeconfig="/a/config", context="x")))
+
+
 def test_a_job_that_is_gone_or_another_one() -> None:
     server = cluster(uid="uid-of-another")
     for _ in range(2):

@@ -600,6 +600,18 @@ def test_a_kubeconfig_that_cannot_be_used(tmp_path: Path, content: str | None, c
     assert "kubectl config get-contexts" in str(caught.value)
 
 
+@pytest.mark.parametrize("from_environment", [False, True], ids=["given", "KUBECONFIG"])
+@pytest.mark.parametrize("content", ['{"users": "T0KEN"}', "a: T0KEN\n", "T0KEN" * 100], ids=["JSON", "YAML", "long"])
+def test_the_content_of_a_kubeconfig_is_not_repeated(
+    content: str, from_environment: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if from_environment:
+        monkeypatch.setenv("KUBECONFIG", content)
+    with pytest.raises(ClusterConfigError, match="a path was expected") as caught:
+        run(Target(None if from_environment else content), cluster_identity())
+    assert "T0KEN" not in str(caught.value)
+
+
 def test_outside_of_a_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
     with pytest.raises(ClusterConfigError, match="no in-cluster configuration"):

@@ -28,6 +28,7 @@ from yaml import YAMLError
 from dispatch_gates.cluster.errors import from_status
 from dispatch_gates.contract.names import Resource
 from dispatch_gates.contract.objects import JsonObject
+from dispatch_gates.printable import is_path, kubeconfig_named
 from dispatch_gates.requests import BadReplyError, DeniedError, UnreachableError
 
 FIELD_MANAGER: Final = "dispatch-gates"
@@ -267,6 +268,8 @@ async def _body(response: Any) -> bytes:
 def _existing(kubeconfig: str | None) -> str:
     """Return where the configuration is: what was given, or KUBECONFIG as it is now, or the usual place."""
     given = kubeconfig or os.environ.get("KUBECONFIG") or "~/.kube/config"
+    if not is_path(given):
+        raise ConfigException("a path was expected, not the content of a kubeconfig")
     if not any(Path(path).expanduser().is_file() for path in given.split(os.pathsep) if path):
         raise ConfigException(f"there is no file {given}")
     return os.pathsep.join(str(Path(path).expanduser()) for path in given.split(os.pathsep) if path)
@@ -275,7 +278,7 @@ def _existing(kubeconfig: str | None) -> str:
 def _explain(target: Target, error: Exception) -> str:
     if target.in_cluster:
         return f"no in-cluster configuration: {error}"
-    where = f"kubeconfig {target.kubeconfig}" if target.kubeconfig else "the default kubeconfig"
+    where = kubeconfig_named(target.kubeconfig)
     context = f", context {target.context}" if target.context else ""
     return f"{where}{context} cannot be used: {error}. `kubectl config get-contexts` lists what there is."
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from dispatch_gates.operations.status import JobState
+from dispatch_gates.printable import is_path
 from dispatch_gates.resources._inputs import ASKED, Failure, Props, job_spec, known, whole
 from dispatch_gates.resources._running import records_problem
 from dispatch_gates.resources.job_inputs import DEFAULTS
@@ -97,11 +98,14 @@ def _setting_failures(news: Props) -> Iterator[Failure]:
         value = news.get(name, 1.0)
         if known(value) and not _positive(value):
             yield name, f"{value!r}: a number of seconds above 0 was expected"
-    for name in ("check", "context", "kubeconfig"):
+    for name in ("check", "context"):
         value = news.get(name, "-")
-        # The value is not shown: somebody may have put a kubeconfig itself there.
         if known(value) and not (isinstance(value, str) and value and "\n" not in value):
-            yield name, "a text in one line was expected; `kubeconfig` takes a path, never the content"
+            yield name, "a text in one line was expected"
+    value = news.get("kubeconfig", "-")
+    if known(value) and not (isinstance(value, str) and is_path(value)):
+        # The value is not shown: it may be a kubeconfig itself, with its credentials.
+        yield "kubeconfig", "the path of a kubeconfig was expected, never its content"
     for name in ("opened", "hold", _STRICT):
         if known(news.get(name)) and not isinstance(news.get(name), bool | None):
             yield name, "True, False or nothing was expected"

@@ -13,7 +13,7 @@ from dispatch_gates.contract.identity import Identity
 from dispatch_gates.contract.objects import MalformedError
 from dispatch_gates.operations.errors import OperationError
 from dispatch_gates.operations.jobs import cluster_identity
-from dispatch_gates.printable import printable
+from dispatch_gates.printable import kubeconfig_named, printable
 from dispatch_gates.requests import ApiError, Operation
 from dispatch_gates.resources._inputs import Props
 from dispatch_gates.resources._telling import told
@@ -83,5 +83,5 @@ def _subject(props: Props) -> str:
 
 
 def _named(props: Props) -> str:
-    where = f"kubeconfig {props['kubeconfig']}" if props.get("kubeconfig") else "the default kubeconfig"
+    where = kubeconfig_named(props.get("kubeconfig"))
     return f"{where}, {'context ' + props['context'] if props.get('context') else 'current context'},"
