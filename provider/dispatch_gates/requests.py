@@ -150,9 +150,11 @@ def get(resource: Resource, namespace: str, name: str) -> Operation[JsonObject]:
 
 
 def find(resource: Resource, namespace: str, name: str) -> Operation[JsonObject | None]:
-    """Read one object, or return None where there is none."""
+    """Read one object, or return None where there is none. Raises `NotServedError` where nobody can say so."""
     try:
         return (yield from get(resource, namespace, name))
+    except NotServedError:
+        raise
     except NotFoundError:
         return None
 
@@ -190,7 +192,15 @@ class AlreadyExistsError(ApiError):
 
 
 class NotFoundError(ApiError):
-    """404: there is no such object, or the API server does not know the kind."""
+    """404: there is no such object, or, as `NotServedError`, no such kind."""
+
+
+class NotServedError(NotFoundError):
+    """404 without the API server's word about an object: objects of this kind may be there all the same.
+
+    The kind is not served (not installed, its version gone, an API server that has only begun to start), or something
+    in between has answered.
+    """
 
 
 class ExpiredError(ApiError):

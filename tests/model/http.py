@@ -62,8 +62,9 @@ def reply(body: Any, status: int = 200, headers: Mapping[str, str] | None = None
 
 
 def failure(status: int, reason: str, message: str = "said the API server") -> web.Response:
-    """Answer with the API server's Status object."""
-    return reply({"kind": "Status", "status": "Failure", "reason": reason, "message": message, "code": status}, status)
+    """Answer with the API server's Status object, which names the object that it speaks of."""
+    said = {"kind": "Status", "status": "Failure", "reason": reason, "message": message, "code": status}
+    return reply({**said, "details": {"name": "an-object"}}, status)
 
 
 def write_kubeconfig(path: Path, host: str, token: str = "first", certificate_authority: str | None = None) -> None:

@@ -13,6 +13,7 @@ import pytest
 from dispatch_gates.contract.names import GATE, HOLD, NAMESPACES, TRAINJOBS, WORKLOADS
 from dispatch_gates.contract.objects import JsonObject
 from dispatch_gates.operations.errors import RefusedError
+from dispatch_gates.requests import NotServedError, Request
 from dispatch_gates.resources import _life
 from dispatch_gates.resources._running import GatesError
 from model import objects
@@ -120,6 +121,41 @@ def test_the_content_of_a_kubeconfig_is_not_repeated() -> None:
     assert "T0KEN" not in str(caught.value)
     with pytest.raises(GatesError, match="kubeconfig /a/config, context x, leads"):
         cluster().run(_life.deleted(outputs(cluster="uid-of-another", kubeconfig="/a/config", context="x")))
+
+
+@pytest.mark.parametrize("left", ["JobSet", "Job", "pod"])
+def test_a_job_is_not_gone_before_its_pods_are(left: str) -> None:
+    """A submission that was dropped from the state would be started anew beside them."""
+    made = {"JobSet": objects.jobset(), "Job": objects.job(), "pod": objects.pod()}[left]
+    server = ApiServer(KUBE_SYSTEM, made)
+    outs = server.run(_life.refreshed(outputs()))
+    assert outs is not None
+    assert outs["state"] == "Deleting"
+    assert f"its TrainJob is gone; left: {left} {NAME}" in outs["reason"]
+    assert {key: value for key, value in outs.items() if key not in ("state", "reason")} == {
+        key: value for key, value in outputs().items() if key != "state"
+    }
+    server.state = ApiServer(KUBE_SYSTEM).state
+    assert server.run(_life.refreshed(outs)) is None
+
+
+def test_a_kind_that_is_not_served_is_no_job_that_is_gone() -> None:
+    """Trainer is being upgraded, or the API server has only begun to start."""
+    server = cluster()
+
+    def before(request: Request) -> None:
+        if getattr(request, "resource", None) == TRAINJOBS:
+            raise NotServedError("404 page not found", status=404)
+
+    server.before = before
+    for operation in (
+        _life.refreshed(outputs()),
+        _life.deleted(outputs()),
+        _life.updated(outputs(), inputs()),
+        _life.opened(outputs()),
+    ):
+        with pytest.raises(NotServedError):
+            server.run(operation)
 
 
 def test_a_job_that_is_gone_or_another_one() -> None:

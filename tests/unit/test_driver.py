@@ -33,6 +33,7 @@ from dispatch_gates.requests import (
     InvalidError,
     List,
     NotFoundError,
+    NotServedError,
     Pause,
     Replace,
     ReplaceStatus,
@@ -128,6 +129,26 @@ def test_status(status: int, reason: str, kind: type[ApiError]) -> None:
     for error, asked in each_raises(answering(failure(status, reason)), [READ, WRITE, List(PODS, TEAM), WATCH], kind):
         assert (error.status, asked) == (status, 1)
         assert f"{status} said the API server" in str(error)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        b"404 page not found\n",
+        b"<html>no such page</html>",
+        b'{"kind": "Status", "reason": "NotFound", "message": "the server could not find the requested resource"}',
+        b"",
+    ],
+)
+def test_what_is_not_said_of_an_object_is_no_absence(said: bytes) -> None:
+    """A kind that is not served, an API server that has only begun to start, a proxy."""
+
+    async def answer(_: web.Request) -> web.StreamResponse:
+        return web.Response(status=404, body=said)
+
+    for error, asked in each_raises(answer, [READ, WRITE, List(PODS, TEAM), WATCH], NotServedError):
+        assert (error.status, asked) == (404, 1)
+        assert "this kind of object is not served there" in str(error)
 
 
 def test_gone() -> None:

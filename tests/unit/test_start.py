@@ -14,18 +14,23 @@ from typing import Any
 
 import pytest
 
+from dispatch_gates.contract.identity import Identity
 from dispatch_gates.contract.names import (
     ADMISSION_GATED_BY,
     GATE,
+    HOLD,
     OPENED,
     OWNER,
     SPEC_HASH,
     TRAINJOBS,
+    ULID_LABEL,
     WORKLOADS,
 )
 from dispatch_gates.contract.objects import JsonObject
 from dispatch_gates.contract.trainjob import parse_trainjob
 from dispatch_gates.operations.errors import MayExistError, RefusedError
+from dispatch_gates.operations.holding import hold
+from dispatch_gates.operations.opening import open_job
 from dispatch_gates.operations.start import Started, start
 from dispatch_gates.requests import (
     AlreadyExistsError,
@@ -45,7 +50,7 @@ from dispatch_gates.requests import (
 )
 from model import objects
 from model.apiserver import ApiServer, Crash, Process
-from model.objects import NAME, RUNTIME, TEAM
+from model.objects import NAME, RUNTIME, TEAM, WORKLOAD
 from unit.adapter import asked, kueue, team, trainjobs, webhook
 
 
@@ -314,6 +319,64 @@ def test_taken_over_closed() -> None:
     assert (again.adopted, again.job.meta.uid) == (True, first["metadata"]["uid"])
     assert len(server.writes) == 1
     closed(server)
+
+
+@pytest.mark.parametrize("queue", [objects.QUEUE, None], ids=["kueue", "plain"])
+def test_taken_over_held(queue: str | None) -> None:
+    """By the run that was cut off, or by an operator: Kueue need not keep the gate on a Workload that is not active."""
+    server = team()
+    first = server.run(start(asked(queue=queue)))
+    server.run(hold(TEAM, NAME, first.job.meta.uid))
+    if queue is not None:
+        server.edit(WORKLOADS, WORKLOAD, lambda body: body["metadata"]["annotations"].pop(ADMISSION_GATED_BY))
+    again = server.run(start(asked(queue=queue)))
+    assert (again.adopted, again.job.meta.uid, again.job.held) == (True, first.job.meta.uid, True)
+    closed(server)
+
+
+def test_held_by_somebody_as_it_is_created() -> None:
+    """A mark that no one of ours set yet: a webhook that sets marks of ours is not to be believed in others either."""
+    server = team()
+    webhook(server, lambda body: body["metadata"]["annotations"].update({HOLD: "true"}))
+    with pytest.raises(RefusedError, match="hold"):
+        server.run(start(asked()))
+
+
+def test_refused_beside_another_submission() -> None:
+    """Found by its ULID. Of two that start at once, both see the other, or the later one does."""
+    other = objects.trainjob(name=f"{NAME[:-1]}2", uid="uid-other", gates=GATE)
+    other["metadata"]["labels"][ULID_LABEL] = objects.ULID
+    server = team(other)
+    with pytest.raises(RefusedError, match=rf"{NAME[:-1]}2 of the same ULID is there\. .* stop that one first"):
+        server.run(start(asked()))
+    assert [job["metadata"]["name"] for job in trainjobs(server)] == [f"{NAME[:-1]}2"]
+
+
+@pytest.mark.parametrize(("phase", "may_run"), [("Running", True), ("Pending", True), ("Succeeded", False)])
+def test_refused_beside_pods_of_an_earlier_submission(phase: str, may_run: bool) -> None:
+    """Its TrainJob is gone: deleted by hand, a moment ago."""
+    pod = objects.pod(phase, containers=("terminated",) if not may_run else ("running",), name="left", of=NAME)
+    server = team(pod)
+    later = asked(identity=Identity(objects.ULID, 2), queue=None)
+    if may_run:
+        with pytest.raises(RefusedError, match=r"pods of an earlier submission may still run: pod left"):
+            server.run(start(later))
+        assert trainjobs(server) == []
+    else:
+        assert server.run(start(later)).job.meta.name == later.identity.name
+
+
+def test_what_to_do_about_one_that_asks_for_something_else() -> None:
+    server = team()
+    before = begun(server)
+    other = asked(labels={"a": "b"})
+    with pytest.raises(
+        RefusedError, match=rf"never opened: put the .* back, or .*`dispatch-gates stop {NAME} -n {TEAM}`"
+    ):
+        server.run(start(other))
+    server.run(open_job(TEAM, NAME, before["metadata"]["uid"]))
+    with pytest.raises(RefusedError, match=rf"opened: stop it \(`dispatch-gates stop {NAME} -n {TEAM}`\), then raise"):
+        server.run(start(other))
 
 
 def test_taken_over_open_and_running() -> None:

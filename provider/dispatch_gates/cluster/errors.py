@@ -15,6 +15,7 @@ from dispatch_gates.requests import (
     ExpiredError,
     InvalidError,
     NotFoundError,
+    NotServedError,
     ThrottledError,
     UnreachableError,
 )
@@ -36,10 +37,13 @@ def from_status(request: str, status: int, headers: Mapping[str, str], content: 
 
     5xx and whatever is unknown count as unreachable: a write may have been applied.
     """
-    reason, message = _status_object(content)
+    reason, message, named = _status_object(content)
     kind = _BY_STATUS.get(status, UnreachableError)
     if status == 409 and reason == "AlreadyExists":
         kind = AlreadyExistsError
+    if status == 404 and not named:
+        kind = NotServedError
+        message += ": this kind of object is not served there; is it installed, in this version?"
     return kind(f"{request}: {status} {message}", status=status, retry_after=_seconds(headers.get("Retry-After")))
 
 
@@ -50,13 +54,17 @@ def from_event(request: str, event: object) -> ApiError:
     return from_status(request, code if isinstance(code, int) else 500, {}, content)
 
 
-def _status_object(content: bytes) -> tuple[str, str]:
-    """Read the API server's Status object; a proxy in between may answer with HTML instead."""
+def _status_object(content: bytes) -> tuple[str, str, bool]:
+    """Read the API server's Status object: reason, message, and whether it names the object that it speaks of.
+
+    A proxy in between may answer with HTML instead.
+    """
     try:
         parsed = json.loads(content)
     except ValueError:
-        return "", content[:200].decode(errors="replace") or "without a body"
-    return text(parsed, "reason") or "", (text(parsed, "message") or "")[:1000]
+        return "", content[:200].decode(errors="replace").strip() or "without a body", False
+    named = bool(text(parsed, "details", "name"))
+    return text(parsed, "reason") or "", (text(parsed, "message") or "")[:1000], named
 
 
 def _seconds(retry_after: str | None) -> float | None:

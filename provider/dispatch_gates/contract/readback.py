@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, Final
@@ -34,17 +34,18 @@ class Difference:
         return f"{self.path}: sent {self.sent!r}, found {self.found!r}"
 
 
-def differences(sent: JsonObject, found: JsonObject) -> tuple[Difference, ...]:
+def differences(sent: JsonObject, found: JsonObject, *, adopted: bool = False) -> tuple[Difference, ...]:
     """Return what somebody changed on the way, among the fields that Start wrote.
 
     Fields that others own by design are left alone: labels and annotations beside ours, runtime patches under other
     managers that do not carry A, the server's `time` in ours and, in Kueue mode, suspend and administrators' entries
-    in the start gate.
+    in the start gate. On a job that was there before (`adopted`) the hold mark is no change: whoever held it meanwhile
+    is right.
     """
-    return tuple(_differences(sent, found))
+    return tuple(_differences(sent, found, {names.HOLD} if adopted else set()))
 
 
-def _differences(sent: JsonObject, found: JsonObject) -> Iterator[Difference]:
+def _differences(sent: JsonObject, found: JsonObject, later: Set[str]) -> Iterator[Difference]:
     kueue_mode = dig(sent, "metadata", "labels", names.QUEUE_NAME) is not None
     for kind in ("labels", "annotations"):
         there = strings(found, "metadata", kind)
@@ -55,7 +56,7 @@ def _differences(sent: JsonObject, found: JsonObject) -> Iterator[Difference]:
             if there.get(key) != value and not listed:
                 yield Difference(f"metadata.{kind}[{key}]", value, there.get(key))
         for key in there:
-            if key.startswith(f"{names.DOMAIN}/") and key not in strings(sent, "metadata", kind):
+            if key.startswith(f"{names.DOMAIN}/") and key not in strings(sent, "metadata", kind) and key not in later:
                 # A mark that only we may set: opened, for example, would be believed.
                 yield Difference(f"metadata.{kind}[{key}]", None, there[key])
     queue = dig(found, "metadata", "labels", names.QUEUE_NAME)

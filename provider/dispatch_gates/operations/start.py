@@ -6,10 +6,12 @@ from dataclasses import dataclass
 from typing import Final
 
 from dispatch_gates.contract import names
+from dispatch_gates.contract.execution import parse_pod
 from dispatch_gates.contract.guard_rails import Level
 from dispatch_gates.contract.hazards import hazards
+from dispatch_gates.contract.identity import Identity
 from dispatch_gates.contract.manifest import JobSpec, Runtime, manifest, name_problem, parse_runtime, problems
-from dispatch_gates.contract.objects import JsonObject, number
+from dispatch_gates.contract.objects import JsonObject, listed, number, parse_meta
 from dispatch_gates.contract.readback import differences
 from dispatch_gates.contract.trainjob import TrainJob, parse_trainjob
 from dispatch_gates.contract.workload import Workload
@@ -26,11 +28,16 @@ from dispatch_gates.requests import (
     Operation,
     UnreachableError,
     find,
+    select,
     write,
 )
 
 WORKLOAD_SECONDS: Final = 30.0
 """`timeouts.workload`: how long Kueue may take to make the Workload, in seconds."""
+
+
+_EARLIER: Final = 20
+"""Pods of how many earlier submissions are looked for: submissions go up by one."""
 
 
 @dataclass(frozen=True)
@@ -67,22 +74,18 @@ def start(
     warnings = tuple(str(hazard) for hazard in hazards(runtime))
     if adopted and job.past_gate:
         return Started(job, adopted, warnings)
-    if changed := differences(body, job.raw):
+    if changed := differences(body, job.raw, adopted=adopted):
         what = "; ".join(str(difference) for difference in changed)
         yield from _stop_and_refuse(job, f"the API server holds something else than was sent: {what}")
-    if asked.queue is not None:
-        try:
-            workload = yield from await_workload(job, workload_seconds, lambda seen: _proof(seen, check) is None)
-        except NotFoundError:
-            missing = "the cluster has no kind Workload: is Kueue installed? Without a queue, Start needs no Kueue."
-            yield from _stop_and_refuse(job, missing)
-        except ApiError as error:
-            raise MayExistError(
-                f"TrainJob {asked.namespace}/{asked.identity.name} exists, closed, but its gate could not be proven: "
-                f"{error}. It cannot run before it is opened. Repeat this: the same job is then taken over."
-            ) from error
-        if why := _no_proof(workload, check, asked.queue, workload_seconds):
-            yield from _stop_and_refuse(job, why)
+    try:
+        why = (yield from _another_submission(asked)) or (yield from _unproven(asked, job, check, workload_seconds))
+    except ApiError as error:
+        raise MayExistError(
+            f"TrainJob {asked.namespace}/{asked.identity.name} exists, closed, but its gate could not be proven: "
+            f"{error}. It cannot run before it is opened. Repeat this: the same job is then taken over."
+        ) from error
+    if why:
+        yield from _stop_and_refuse(job, why)
     return Started(job, adopted, warnings)
 
 
@@ -146,6 +149,30 @@ def _create(asked: JobSpec, body: JsonObject) -> Operation[tuple[TrainJob, bool]
     return job, adopted
 
 
+def _another_submission(asked: JobSpec) -> Operation[str]:
+    """Say which other submission of this ULID is there, or still runs; empty if none.
+
+    Asked once our own is there, so that of two which start at once at least one sees the other.
+    """
+    name, ulid = asked.identity.name, asked.identity.ulid
+    remedy = "Submissions of one job do not run beside each other: stop that one first (`dispatch-gates stop`)."
+    jobs = yield from select(names.TRAINJOBS, asked.namespace, f"{names.ULID_LABEL}={ulid}")
+    others = sorted({parse_meta(raw).name for raw in jobs.items} - {name})
+    if others:
+        return f"TrainJob {listed(others, len(others))} of the same ULID is there. {remedy}"
+    last = asked.identity.submission - 1
+    if last > 0:  # pods of one that was deleted by hand
+        earlier = [Identity(ulid, number).name for number in range(max(last - _EARLIER, 0) + 1, last + 1)]
+        pods = yield from select(names.PODS, asked.namespace, f"{names.JOBSET_NAME} in ({','.join(earlier)})")
+        alive = sorted(str(pod) for pod in map(parse_pod, pods.items) if pod.may_run)
+        if alive:
+            return (
+                f"pods of an earlier submission may still run: {listed(alive, len(alive))}. Wait until they are gone, "
+                "and repeat this."
+            )
+    return ""
+
+
 def _assert_ours(asked: JobSpec, job: TrainJob) -> None:
     """Refuse to take over a TrainJob that is not what this request would have created."""
     seen = f"TrainJob {job.meta.namespace}/{job.meta.name} exists already (uid {job.meta.uid})"
@@ -157,22 +184,39 @@ def _assert_ours(asked: JobSpec, job: TrainJob) -> None:
             "identity; a resource that was only renamed takes `aliases`."
         )
     if job.spec_hash != asked.digest():
+        command = f"`dispatch-gates stop {job.meta.name} -n {job.meta.namespace}`"
         raise RefusedError(
-            f"{seen} with another specification; it was not touched. A started job's specification cannot change: "
-            "raise `submission`."
+            f"{seen} with another specification; it was not touched. "
+            + (
+                f"It was opened: stop it ({command}), then raise `submission`."
+                if job.past_gate
+                else f"It was never opened: put the specification back, or delete it ({command}), and repeat this."
+            )
         )
+
+
+def _unproven(asked: JobSpec, job: TrainJob, check: str, seconds: float) -> Operation[str]:
+    """Wait for the Workload, in Kueue mode; say what the proof that the job is closed lacks, empty if nothing."""
+    if asked.queue is None:
+        return ""
+    try:
+        workload = yield from await_workload(job, seconds, lambda seen: _proof(seen, check) is None)
+    except NotFoundError:
+        return "the cluster has no kind Workload: is Kueue installed? Without a queue, Start needs no Kueue."
+    return _no_proof(workload, check, asked.queue, seconds)
 
 
 def _proof(workload: Workload, check: str) -> str | None:
     """Return what this Workload lacks to prove that the job is closed and will stay checked."""
-    if not workload.gates.ours:
+    # Kueue copies the gate to a Workload while that is active, and admits none that is not.
+    if workload.active and not workload.gates.ours:
         return f"its Workload {workload.meta.name} does not carry the gate: is Kueue's AdmissionGatedBy off?"
     if workload.entry({check}) is None:
         return f"its Workload {workload.meta.name} does not list AdmissionCheck {check}"
     return None
 
 
-def _no_proof(workload: Workload | None, check: str, queue: str, seconds: float) -> str | None:
+def _no_proof(workload: Workload | None, check: str, queue: str, seconds: float) -> str:
     if workload is None:
         return (
             f"Kueue made no Workload within {seconds:g} s: it does not manage this TrainJob. Is Kueue running, with "
@@ -182,7 +226,7 @@ def _no_proof(workload: Workload | None, check: str, queue: str, seconds: float)
         reserved = workload.conditions.get("QuotaReserved")
         said = f" (Kueue says: {reserved.message})" if reserved and reserved.message else ""
         return f"{why}{said}. Does LocalQueue {queue} exist, and does its ClusterQueue name the check?"
-    return None
+    return ""
 
 
 def _stop_and_refuse(job: TrainJob, why: str) -> Operation[None]:

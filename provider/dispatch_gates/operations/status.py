@@ -85,6 +85,18 @@ def status(
     return Status(job, workload, evidence, judge(job, workload, evidence, check))
 
 
+def left_behind(namespace: str, name: str) -> Operation[str]:
+    """Say what is left of a job whose TrainJob is gone; empty where nothing is, or the name is another job's by now."""
+    if (yield from read_job(namespace, name)) is not None:
+        return ""
+    evidence = yield from read_evidence(namespace, name)
+    jobset = [f"JobSet {evidence.jobset.meta.name}"] if evidence.jobset is not None else []
+    jobs = [f"Job {job.meta.name}" for job in evidence.jobs]
+    pods = [str(pod) for pod in evidence.pods if pod.may_run]
+    left = [*evidence.unreadable, *jobset, *sorted(jobs), *sorted(pods)]
+    return listed(left, len(left))
+
+
 def judge(job: TrainJob, workload: Workload | None, evidence: Evidence, check: str) -> Verdict:
     """Say where a job stands. Rules in order; the first that fits says it."""
     alive = sorted(str(pod) for pod in evidence.pods if pod.may_run)

@@ -13,6 +13,7 @@ from dispatch_gates.requests import (
     Delete,
     ExpiredError,
     NotFoundError,
+    NotServedError,
     Operation,
     Watch,
     find,
@@ -35,6 +36,8 @@ def delete_job(namespace: str, name: str, uid: str) -> Operation[None]:
             )
         try:
             yield Delete(TRAINJOBS, namespace, name, uid, job.meta.resource_version)
+        except NotServedError:
+            raise
         except NotFoundError:
             return
         except ConflictError:

@@ -16,7 +16,7 @@ from dispatch_gates.operations.holding import hold, release
 from dispatch_gates.operations.jobs import read_job
 from dispatch_gates.operations.opening import open_job
 from dispatch_gates.operations.start import Started, start
-from dispatch_gates.operations.status import JobState, status
+from dispatch_gates.operations.status import JobState, left_behind, status
 from dispatch_gates.operations.stop import stop
 from dispatch_gates.requests import Operation
 from dispatch_gates.resources._inputs import Props
@@ -75,10 +75,17 @@ def updated(olds: Props, news: Props) -> Operation[Props]:
 
 
 def refreshed(props: Props) -> Operation[Props | None]:
-    """Read where the job stands; return the outputs, or None where it is gone."""
+    """Read where the job stands; return the outputs, or None where it and its pods are gone."""
     yield from in_cluster(props["cluster"], props)
-    seen = yield from status(props["namespace"], props["name"], props["uid"], check=setting(props, "check"))
-    return None if seen is None else {**_inputs(props), **_kept(props), **_seen(seen.job, seen.state, seen.why)}
+    namespace, name = props["namespace"], props["name"]
+    seen = yield from status(namespace, name, props["uid"], check=setting(props, "check"))
+    if seen is not None:
+        return {**_inputs(props), **_kept(props), **_seen(seen.job, seen.state, seen.why)}
+    if left := (yield from left_behind(namespace, name)):
+        # Kept, so that the next submission waits for it: one that was dropped would be started anew beside it.
+        why = f"its TrainJob is gone; left: {left}"
+        return {**_inputs(props), "state": str(JobState.DELETING), "reason": why}
+    return None
 
 
 def deleted(props: Props) -> Operation[None]:
