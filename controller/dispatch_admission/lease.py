@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -28,7 +29,7 @@ _FREE: Final = ""
 class Lease:
     """One replica's part in the election. `identity` must differ between replicas.
 
-    A replica leads from a renewal until two thirds of `seconds` after the last one that succeeded, by its own
+    A replica leads until two thirds of `seconds` after it began the last renewal that succeeded, by its own
     monotonic clock; another takes over when it has seen no renewal for `seconds`, by its own. Clocks are not
     compared.
     """
@@ -42,7 +43,6 @@ class Lease:
     leading: asyncio.Event = field(default_factory=asyncio.Event)
     lost: asyncio.Event = field(default_factory=asyncio.Event)
     answered_at: float = 0.0
-    _renewed_at: float = 0.0
     _seen: tuple[str, str] = ("", "")
     _seen_at: float = 0.0
 
@@ -50,23 +50,24 @@ class Lease:
         """Take part until cancelled, or until leadership is lost: then `lost` is set and this returns."""
         clock = asyncio.get_running_loop().time
         self._seen_at = self.answered_at = clock()
+        leads_until = math.inf
         while True:
             began = clock()
             try:
                 # Not `wait_for`, which in Python 3.11 can swallow a cancellation that comes with the reply.
-                async with asyncio.timeout(self.seconds / 3):
+                async with asyncio.timeout_at(min(began + self.seconds / 3, leads_until)):
                     held = await self.driver.run(self._try(clock))
                 self.answered_at = clock()
                 if held:
-                    self._renewed_at = began
+                    leads_until = began + self.seconds * 2 / 3
                     self.leading.set()
                 elif self.leading.is_set():
                     return self._lose("another replica holds the Lease, or this one makes no progress")
             except (ApiError, TimeoutError) as error:
                 _log.warning(fields(event="lease-not-renewed", error=str(error) or "time-out"))
-            if self.leading.is_set() and clock() - self._renewed_at > self.seconds * 2 / 3:
+            if clock() >= leads_until:
                 return self._lose("the Lease could not be renewed in time")
-            await asyncio.sleep(max(began + self.seconds / 5 - clock(), 0.01))
+            await asyncio.sleep(max(min(began + self.seconds / 5, leads_until) - clock(), 0.01))
 
     async def release(self) -> None:
         """Give the Lease back, so that a standby need not wait; on the way down, with no second try."""
