@@ -18,7 +18,7 @@ help: ## Show this list
 
 $(READY): requirements.lock pyproject.toml
 	@echo "== Python packages -> $(VENV) (about 1 min)"
-	@$(PYTHON) -c 'import sys; v = sys.version.split()[0]; sys.exit(None if sys.version_info >= (3, 11) else f"Python 3.11 or later is needed, $(PYTHON) is {v}: make PYTHON=python3.12 ...")'
+	@$(PYTHON) -c 'import sys; v = sys.version.split()[0]; sys.exit(None if sys.version_info >= (3, 11) else f"Python 3.11 is needed (a later one cannot make the controller image), $(PYTHON) is {v}: make PYTHON=python3.11 ...")'
 	@$(PYTHON) -m venv $(VENV) || { echo "a virtual environment could not be made: apt-get install python3-venv"; exit 1; }
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .

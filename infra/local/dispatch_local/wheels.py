@@ -47,7 +47,8 @@ def collect(target: Path, cache: Path, progress: Callable[[str], None]) -> None:
     if sys.version_info[:2] != PYTHON:
         raise LocalError(
             f"the controller's wheels are collected with the Python of its image, {PYTHON[0]}.{PYTHON[1]}; "
-            f"this is {sys.version_info.major}.{sys.version_info.minor}"
+            f"this is {sys.version_info.major}.{sys.version_info.minor}: make clean, and again with "
+            f"PYTHON=python{PYTHON[0]}.{PYTHON[1]}"
         )
     dependencies = _dependencies(cache, progress)
     with tempfile.TemporaryDirectory(prefix="wheels-", dir=_folder(target.parent)) as scratch:
