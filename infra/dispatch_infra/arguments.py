@@ -87,7 +87,10 @@ class ControllerArgs:
     tolerations: Sequence[Mapping[str, Any]] = ()
     """Kubernetes tolerations, in the API's spelling."""
     network_policy: bool = False
-    """Nothing may reach the controller but its health and metrics, and it may reach the API server and DNS alone."""
+    """The controller's one open port is that of health and metrics, and it reaches `api_server_ports` and DNS's port.
+
+    Ports only: it says nothing about who is at the other end.
+    """
     api_server_ports: Sequence[int] = (443, 6443)
     """Where the API server listens, behind its Service: network policies see that port."""
     service_monitor: bool = False

@@ -1,7 +1,8 @@
 """The README's tables of tested versions are those of the programs that the tests build and run.
 
-Aspects: each program's version, the charts too; the older releases of Kueue that the core of the tests runs with, and
-its areas; that what did not pass, or did not run, is not counted as passed.
+Aspects: each program's version, the charts too; the Python package beside a plugin; the Go that builds the programs;
+the older releases of Kueue that the core of the tests runs with, and its areas; that what did not pass, or did not run,
+is not counted as passed.
 """
 
 from __future__ import annotations
@@ -15,9 +16,10 @@ import yaml
 
 import versions
 from dispatch_infra import charts
-from dispatch_local import programs
+from dispatch_local import golang, programs
 
-INFRA = Path(__file__).parents[2] / "infra"
+ROOT = Path(__file__).parents[2]
+INFRA = ROOT / "infra"
 README = (INFRA / "README.md").read_text()
 BESIDE = {"etcd", "kwok", "pulumi-python", "charts"}
 """What only the tests need."""
@@ -45,6 +47,16 @@ def test_the_table_is_what_the_tests_run() -> None:
     said = dict(re.findall(r"^\| (\S+) \| ([0-9.]+) \|", _table("program"), re.MULTILINE))
     run = {group.name: group.version.removeprefix("v") for group in programs.GROUPS}
     assert said == {name: version for name, version in run.items() if name not in BESIDE}
+
+
+def test_the_python_package_of_pulumi_kubernetes_is_the_locked_one() -> None:
+    (locked,) = re.findall(r"^pulumi-kubernetes==(\S+)", (ROOT / "requirements.lock").read_text(), re.MULTILINE)
+    assert f"Its Python package is {locked} " in README
+
+
+def test_the_readmes_name_the_oldest_go_that_is_enough() -> None:
+    for readme in (ROOT / "README.md", INFRA / "local" / "README.md"):
+        assert f"Go {golang.needed()} or later" in readme.read_text()
 
 
 def test_the_charts_are_of_these_versions_as_the_settings_say() -> None:
