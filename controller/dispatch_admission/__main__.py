@@ -47,9 +47,13 @@ class Settings:
 
 
 @click.command(context_settings={"auto_envvar_prefix": "DISPATCH_ADMISSION", "show_default": True})
-@click.option("--kubeconfig", help="Path of a kubeconfig; in a cluster the pod's ServiceAccount is used instead.")
+@click.option("--kubeconfig", help="Path of a kubeconfig. Without one: in a cluster the pod's account, else the usual.")
 @click.option("--context", help="Context of the kubeconfig.")
-@click.option("--in-cluster/--out-of-cluster", default=None, help="Default: in a cluster where Kubernetes says so.")
+@click.option(
+    "--in-cluster/--out-of-cluster",
+    default=None,
+    help="Default: in one where Kubernetes says so and no kubeconfig is given.",
+)
 @click.option("--namespace", default=CONTROLLER_NAMESPACE, help="Namespace of the Lease.")
 @click.option("--lease-name", default=CONTROLLER, help="Name of the Lease.")
 @click.option("--lease-seconds", default=15.0, type=click.FloatRange(min=1), help="How long a Lease lasts unrenewed.")

@@ -31,8 +31,8 @@ _GRANTED_SECONDS: Final = 60.0
 class WatchLoop:
     """Keeps one resource watched for ever: list, watch, and list anew whenever events may have been missed.
 
-    `listed` is called with each page of a list where `all_pages` is wanted, `gap` after a list that replaces
-    missed events, `changed` with each event and whether it is a deletion, `restarted` after each break.
+    `listed` is called with each object of a list, which is read whole only where this is given, `gap` after a list
+    that replaces missed events, `changed` with each event and whether it is a deletion, `restarted` after each break.
     """
 
     driver: Driver
