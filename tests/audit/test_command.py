@@ -16,6 +16,7 @@ import yaml
 from click.testing import CliRunner, Result
 
 from audit.story import COUNT, KEY, NAME, Log, good
+from cli.test_program import documented, documented_inside
 from dispatch_gates.audit import LogError, read
 from dispatch_gates.cli import main
 
@@ -69,6 +70,10 @@ def test_json(file: Path) -> None:
     assert [each["admissionCount"] for each in found["jobs"][0]["executions"]] == [1, 1]
     assert [(each["resource"], each["name"]) for each in found["violations"]] == [("trainjobs", NAME)]
     assert found["cannotTell"] == []
+    assert set(found) == documented("all") | documented("audit")
+    (job, *_), (violation, *_) = found["jobs"], found["violations"]
+    assert documented_inside("audit", "jobs") == set(job) | set(job["executions"][0])
+    assert documented_inside("audit", "violations") == set(violation)
 
 
 @pytest.mark.parametrize(("options", "code"), [((), 4), (("--partial",), 0)])

@@ -29,7 +29,7 @@ class Exit(IntEnum):
 _MEANINGS: Final = {
     Exit.DONE: "done; preflight: ready",
     Exit.NO: "no: refused, too late, timed out, not confirmed, or no such job",
-    Exit.USAGE: "wrong usage; nothing was sent",
+    Exit.USAGE: "wrong usage; nothing was changed",
     Exit.OBSERVE_ONLY: "observe-only: the gate is not proven; nothing is opened or released",
     Exit.CANNOT_TELL: "cannot tell: no configuration, no answer, or no rights",
     Exit.INTERRUPTED: "interrupted by Ctrl-C or SIGTERM",

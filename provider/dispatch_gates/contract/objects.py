@@ -87,7 +87,7 @@ class Owner:
 
 @dataclass(frozen=True)
 class Meta:
-    """The part of metadata that decisions rest on. All of the first four are non-empty, namespace may be."""
+    """The part of metadata that decisions rest on. Name, uid and version are not empty; the namespace may be."""
 
     name: str
     uid: str

@@ -73,7 +73,7 @@ class TrainJob:
 
     @property
     def owner_mark(self) -> str | None:
-        """Which Pulumi project and stack started the job."""
+        """What started the job: project, stack and name of a Pulumi resource, or preflight."""
         return self.meta.annotations.get(OWNER)
 
     @property

@@ -80,8 +80,7 @@ def _judge_kueue(asked: Asked, seen: Seen, seconds: str) -> Capability:
         reserved = last.conditions.get("QuotaReserved")
         said = f"{reserved.reason}: {reserved.message}" if reserved else "nothing yet"
         return _no(
-            f"not proven: Kueue keeps the probe back for another reason than the gate ({said}); a queue that is full "
-            "or stopped proves nothing",
+            f"not proven: Kueue gives another reason than the gate for keeping the probe back ({said})",
             f"see Queue; else: {_FEATURE}",
         )
     return Capability(Name.START_GATE, Answer.YES, f"the probe stayed closed for {seconds}: no pod, no quota, gated")
