@@ -155,9 +155,10 @@ def test_extreme_ulid_is_accepted() -> None:
     assert failures({}, inputs(ulid=OTHER_ULID)) == {}
 
 
-@pytest.mark.parametrize("name", ["ulid", "namespace", "runtime"])
-def test_missing_input_is_reported(name: str) -> None:
-    assert list(failures({}, inputs(**{name: None}))) == [name]
+@pytest.mark.parametrize("olds", [{}, inputs()], ids=["new", "started"])
+@pytest.mark.parametrize("name", ["ulid", "submission", "namespace", "runtime"])
+def test_missing_input_is_reported(name: str, olds: dict[str, Any]) -> None:
+    assert list(failures(olds, inputs(**{name: None}))) == [name]
 
 
 @pytest.mark.parametrize(
@@ -279,6 +280,14 @@ def test_strict_executions_are_settled_when_the_job_is_started() -> None:
     assert failures(inputs(), inputs(strict_executions=UNKNOWN)) == {}
     assert failures(inputs(), inputs(strict_executions=True, submission=2.0)) == {}
     assert failures({}, inputs(strict_executions=True)) == {}
+
+
+@pytest.mark.parametrize("value", ["2", "one", "", [2.0], {"a": 2.0}, True, 0.0, 1.5, float("nan")], ids=str)
+def test_what_is_no_submission_is_refused_for_a_started_job_too(value: Any) -> None:
+    found = failures(inputs(submission=2.0), inputs(submission=value))
+    assert list(found) == ["submission"]
+    assert "a whole number from 1" in found["submission"]
+    assert "\n" not in found["submission"]
 
 
 def test_submission_never_goes_down() -> None:

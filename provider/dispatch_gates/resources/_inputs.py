@@ -75,7 +75,7 @@ def job_spec(props: Props) -> tuple[JobSpec | None, list[Failure]]:
     if wrong:
         return None, wrong
     asked = JobSpec(
-        identity=Identity.of(props["ulid"], props.get("submission", 1)),
+        identity=Identity.of(props["ulid"], props["submission"]),
         namespace=props["namespace"],
         queue=props.get("queue"),
         spec=spec,
@@ -146,7 +146,7 @@ Test: TypeAlias = Callable[[Any], str | None]
 
 def _test(name: str, test: Test, props: Props) -> Iterator[Failure]:
     if name not in props:
-        if name in ("ulid", "namespace"):
+        if name in ("ulid", "submission", "namespace"):
             yield name, "is missing"
     elif known(props[name]) and (why := test(props[name])):
         yield name, why

@@ -34,7 +34,7 @@ def failures(olds: Props, news: Props) -> list[Failure]:
     asked, found = job_spec(news)
     found += _setting_failures(news)
     found += _opened_failures(olds, news)
-    if olds:
+    if olds and "submission" not in dict(found):  # one that is wrong cannot be compared
         found += _frozen_failures(olds, news)
     if asked is not None and asked.queue is None and asked.priority_class is not None:
         found.append(("priority_class", "is Kueue's: it takes a `queue` too"))
