@@ -88,16 +88,34 @@ def failures(olds: dict[str, Any], news: dict[str, Any]) -> dict[str, str]:
         ("resources_per_node", {}),
         ("resources_per_node", {"requests": "1"}),
         ("resources_per_node", {"cpu": [1.0]}),
+        ("resources_per_node", {"cpu": "lots"}),
+        ("resources_per_node", {"limits": {"memory": "1 Gi"}}),
+        ("resources_per_node", {"cpu": float("nan")}),
+        ("resources_per_node", {"cpu": -1.0}),
         ("env", {"EPOCHS": 3.0}),
+        ("env", {"": "T0KEN"}),
         ("env", ["EPOCHS=3"]),
         ("env", {"DISPATCH_ADMISSION_COUNT": "7"}),
         ("labels", {"kueue.x-k8s.io/queue-name": "mine"}),
         ("annotations", {"dispatch.phpboyscout.uk/hold": "true"}),
         ("labels", {"a": 1.0}),
+        ("labels", {"my team": "a"}),
+        ("labels", {"a\nb": "a"}),
+        ("labels", {"team": "T0KEN "}),
+        ("annotations", {"": "T0KEN"}),
+        ("annotations", {"a/b/c": "T0KEN"}),
+        ("queue", "my queue"),
+        ("priority_class", "-high"),
         ("deadline_seconds", 0.0),
         ("spec", "[]"),
         ("spec", '{"suspend":false}'),
         ("spec", '{"trainer":[]}'),
+        ("spec", '{"runtimePatches":{}}'),
+        ("spec", '{"trainer":{"env":null}}'),
+        ("spec", '{"trainer":{"env":["T0KEN"]}}'),
+        ("spec", '{"trainer":{"env":[{"name":"A","value":["T0KEN"]}]}}'),
+        ("spec", '{"trainer":{"resourcesPerNode":{"requests":{"cpu":"lots"}}}}'),
+        ("spec", '{"initializer":{"model":{"env":{}}}}'),
         ("runtime_kind", "Deployment"),
         ("opened", "yes"),
         ("hold", 1.0),
@@ -149,6 +167,11 @@ def test_a_path_of_a_kubeconfig_is_taken(value: str) -> None:
 )
 def test_what_is_no_ulid_is_refused(ulid: Any) -> None:
     assert list(failures({}, inputs(ulid=ulid))) == ["ulid"]
+
+
+@pytest.mark.parametrize("value", ['{"trainer":null}', '{"trainer":3}'])
+def test_trainer_that_is_no_mapping_is_reported_where_no_input_goes_into_it(value: str) -> None:
+    assert list(failures({}, inputs(image=None, nodes=None, spec=value))) == ["spec"]
 
 
 def test_extreme_ulid_is_accepted() -> None:

@@ -132,6 +132,38 @@ _WRONG: dict[str, tuple[dict[str, Any], list[str]]] = {
         {"spec": RUNTIME | {"initializer": {"model": {"env": [{"name": "DISPATCH_RESTART_ATTEMPT"}]}}}},
         ["spec.initializer.model.env"],
     ),
+    "patches that are no list": ({"spec": RUNTIME | {"runtimePatches": {}}}, ["spec.runtimePatches"]),
+    "patches that are null": ({"spec": RUNTIME | {"runtimePatches": None}}, ["spec.runtimePatches"]),
+    "a patch that is no mapping": ({"spec": RUNTIME | {"runtimePatches": ["x"]}}, ["spec.runtimePatches"]),
+    "trainer that is null": ({"spec": RUNTIME | {"trainer": None}}, ["spec.trainer"]),
+    "initializer that is no mapping": ({"spec": RUNTIME | {"initializer": ["x"]}}, ["spec.initializer"]),
+    "dataset that is no mapping": ({"spec": RUNTIME | {"initializer": {"dataset": "x"}}}, ["spec.initializer.dataset"]),
+    "env that is null": ({"spec": RUNTIME | {"trainer": {"env": None}}}, ["spec.trainer.env"]),
+    "env that is a mapping": ({"spec": RUNTIME | {"trainer": {"env": {"A": "b"}}}}, ["spec.trainer.env"]),
+    "env of texts": ({"spec": RUNTIME | {"trainer": {"env": ["A=b"]}}}, ["spec.trainer.env"]),
+    "env without a name": ({"spec": RUNTIME | {"trainer": {"env": [{"value": "b"}]}}}, ["spec.trainer.env"]),
+    "env of a number": ({"spec": RUNTIME | {"trainer": {"env": [{"name": "A", "value": 3}]}}}, ["spec.trainer.env"]),
+    "env of an initializer": (
+        {"spec": RUNTIME | {"initializer": {"model": {"env": None}}}},
+        ["spec.initializer.model.env"],
+    ),
+    "quantity": (
+        {"spec": RUNTIME | {"trainer": {"resourcesPerNode": {"requests": {"cpu": "lots"}, "limits": {"cpu": "-1"}}}}},
+        ["spec.trainer.resourcesPerNode", "spec.trainer.resourcesPerNode"],
+    ),
+    "requests that are no mapping": (
+        {"spec": RUNTIME | {"trainer": {"resourcesPerNode": {"requests": ["cpu"]}}}},
+        ["spec.trainer.resourcesPerNode"],
+    ),
+    "resources that are no mapping": (
+        {"spec": RUNTIME | {"trainer": {"resourcesPerNode": "lots"}}},
+        ["spec.trainer.resourcesPerNode"],
+    ),
+    "key of a label": ({"labels": {"my team": "a"}}, ["labels"]),
+    "value of a label": ({"labels": {"team": "my team"}}, ["labels"]),
+    "key of an annotation": ({"annotations": {"a/b/c": "d"}}, ["annotations"]),
+    "queue": ({"queue": "my queue"}, ["queue"]),
+    "priority": ({"priority_class": "x" * 64}, ["priority_class"]),
     "our label": ({"labels": {"dispatch.phpboyscout.uk/ulid": "x"}}, ["labels"]),
     "Kueue's label": ({"labels": {QUEUE_NAME: "x"}}, ["labels"]),
     "our annotation": ({"annotations": {"dispatch.phpboyscout.uk/opened": "true"}}, ["annotations"]),
@@ -151,8 +183,23 @@ def test_refused(more: dict[str, Any], paths: list[str]) -> None:
         assert f"{path}: {message}" in str(caught.value)
 
 
-def test_nothing_wrong() -> None:
-    assert problems(asked(spec=RUNTIME | {"runtimePatches": [{"manager": "example.org/mine"}]})) == []
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"runtimePatches": [{"manager": "example.org/mine"}]},
+        {"runtimePatches": []},
+        {"initializer": None},
+        {"trainer": {"env": [{"name": "A"}, {"name": "B", "valueFrom": {}}, {"name": "C", "value": ""}]}},
+        {"trainer": {"resourcesPerNode": {"requests": {"cpu": 0.5, "memory": "1.5Gi"}, "claims": []}}},
+        {"trainer": {"resourcesPerNode": {"limits": {"nvidia.com/gpu": 1, "memory": "1e9"}}}},
+    ],
+    ids=str,
+)
+def test_nothing_wrong(more: JsonObject) -> None:
+    spec = RUNTIME | more
+    found = asked(spec=spec, labels={"a.io/B": "", "c_d": "E.f"}, annotations={"A.io/b": "any {}\n", "c": ""})
+    assert problems(found) == []
+    manifest(found, ["node"])
 
 
 VALUES = st.recursive(

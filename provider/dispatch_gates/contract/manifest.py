@@ -13,6 +13,7 @@ from dispatch_gates.contract import names
 from dispatch_gates.contract.count import patched_jobs, runtime_patch, template_count
 from dispatch_gates.contract.identity import Identity
 from dispatch_gates.contract.objects import JsonObject, dig, entries, number, text
+from dispatch_gates.contract.syntax import KEY, NAME, is_annotation_key, is_label_key, is_label_value, quantity
 
 OUR_ENV: Final = frozenset({names.ENV_ULID, names.ENV_SUBMISSION, names.ENV_ADMISSION_COUNT, names.ENV_RESTART_ATTEMPT})
 _INITIALIZERS: Final = ("dataset", "model")
@@ -96,7 +97,8 @@ def parse_runtime(raw: JsonObject) -> Runtime:
 
 def problems(asked: JobSpec) -> list[tuple[str, str]]:
     """Return what is wrong with a request, as (path, message), without looking at any cluster."""
-    return [*_spec_problems(asked), *_environment_problems(asked), *_metadata_problems(asked)]
+    parts = _spec_problems, _shape_problems, _resource_problems, _environment_problems, _metadata_problems
+    return [problem for part in parts for problem in part(asked)]
 
 
 def _spec_problems(asked: JobSpec) -> list[tuple[str, str]]:
@@ -118,21 +120,74 @@ def _spec_problems(asked: JobSpec) -> list[tuple[str, str]]:
     return found
 
 
+def _shape_problems(asked: JobSpec) -> list[tuple[str, str]]:
+    """Look at the shape of what Start adds to: the API server would refuse any other, once the job is to be created."""
+    spec = asked.spec
+    patches = spec.get("runtimePatches", [])
+    found: list[tuple[str, str]] = []
+    if not isinstance(patches, list) or len(entries(spec, "runtimePatches")) < len(patches):
+        found.append(("spec.runtimePatches", "a list of mappings was expected"))
+    if not isinstance(spec.get("trainer", {}), Mapping):
+        found.append(("spec.trainer", "a mapping was expected"))
+    for path in (("initializer",), *(("initializer", name) for name in _INITIALIZERS)):
+        if not isinstance(dig(spec, *path), Mapping | None):
+            found.append((f"spec.{'.'.join(path)}", "a mapping was expected"))
+    return found
+
+
+def _resource_problems(asked: JobSpec) -> list[tuple[str, str]]:
+    path = "spec.trainer.resourcesPerNode"
+    resources = dig(asked.spec, "trainer", "resourcesPerNode")
+    if not isinstance(resources, Mapping | None):
+        return [(path, "a mapping with `requests` and `limits` was expected")]
+    found: list[tuple[str, str]] = []
+    for kind in ("requests", "limits"):
+        wanted = dig(resources, kind)
+        if not isinstance(wanted, Mapping | None):
+            found.append((path, f"{kind}: quantities by resource were expected"))
+            continue
+        for name, given in (wanted or {}).items():
+            amount = quantity(given)
+            if amount is None or amount < 0:
+                found.append((path, f"{kind}, {name!r}: {given!r} is no quantity, as 2, 500m and 1.5Gi are"))
+    return found
+
+
 def _environment_problems(asked: JobSpec) -> list[tuple[str, str]]:
     found: list[tuple[str, str]] = []
     for path in _containers(asked.spec):
-        taken = {text(env, "name") for env in entries(asked.spec, *path, "env")} & OUR_ENV
+        where = f"spec.{'.'.join(path)}.env"
+        container = dig(asked.spec, *path)
+        given = container.get("env", []) if isinstance(container, Mapping) else []
+        variables = entries(asked.spec, *path, "env")
+        # The values are not shown: they may be secret.
+        if not isinstance(given, list) or len(variables) < len(given):
+            found.append((where, "a list of mappings, with `name` and `value` or `valueFrom`, was expected"))
+        elif not all(text(each, "name") and isinstance(each.get("value"), str | None) for each in variables):
+            found.append((where, "each `name` must be a text that is not empty, each `value` a text; quote numbers"))
+        taken = {text(each, "name") for each in variables} & OUR_ENV
         for name in sorted(taken, key=str):
-            found.append((f"spec.{'.'.join(path)}.env", f"{name} is set by dispatch; choose another name"))
+            found.append((where, f"{name} is set by dispatch; choose another name"))
     return found
 
 
 def _metadata_problems(asked: JobSpec) -> list[tuple[str, str]]:
     found: list[tuple[str, str]] = []
-    for kind, keys in (("labels", asked.labels), ("annotations", asked.annotations)):
+    for kind, keys, valid in (
+        ("labels", asked.labels, is_label_key),
+        ("annotations", asked.annotations, is_annotation_key),
+    ):
         for key in sorted(keys):
             if key.startswith((f"{names.DOMAIN}/", "kueue.x-k8s.io/")):
                 found.append((kind, f"{key} is set by the gates; leave it out"))
+            elif not valid(key):
+                found.append((kind, f"{key!r} is no key: {KEY} were expected"))
+    for key, value in asked.labels.items():
+        if not is_label_value(value):
+            found.append(("labels", f"{key!r}: its value must be {NAME}, or an empty text"))
+    for kind, name in (("queue", asked.queue), ("priority_class", asked.priority_class)):
+        if name is not None and not is_label_value(name):
+            found.append((kind, f"{name!r} cannot be the value of a label: {NAME} were expected"))
     return found
 
 

@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass
-from decimal import Decimal
 from typing import Any, Final
 
 from dispatch_gates.contract import names
 from dispatch_gates.contract.count import our_patches, patched_jobs, template_count
 from dispatch_gates.contract.gate import Gates
 from dispatch_gates.contract.objects import JsonObject, dig, entries, strings, text
-
-_QUANTITY: Final = re.compile(r"([+-]?(?:\d+\.?\d*|\.\d+))(?:([numkMGTPE]|[KMGTPE]i)|[eE]([+-]?\d{1,3}))?", re.ASCII)
-_SUFFIXES: Final[Mapping[str, Decimal]] = {
-    **{suffix: Decimal(1000) ** power for power, suffix in enumerate(("n", "u", "m", "", "k", *"MGTPE"), -3)},
-    **{f"{suffix}i": Decimal(1024) ** power for power, suffix in enumerate("KMGTPE", 1)},
-}
+from dispatch_gates.contract.syntax import quantity
 
 
 @dataclass(frozen=True)
@@ -108,13 +101,5 @@ def _compared(path: str, sent: Any, found: Any, levels: int) -> Iterator[Differe
 
 def _same_quantity(one: Any, other: Any) -> bool:
     """Whether two quantities are equal: the API server's webhooks write 1000m as 1, and 1 as "1"."""
-    first, second = _quantity(one), _quantity(other)
+    first, second = quantity(one), quantity(other)
     return first is not None and first == second
-
-
-def _quantity(value: Any) -> Decimal | None:
-    found = _QUANTITY.fullmatch(str(value)) if not isinstance(value, bool) else None
-    if found is None:
-        return None
-    number, suffix, exponent = found.groups()
-    return Decimal(number) * (_SUFFIXES[suffix or ""] * Decimal(10) ** int(exponent or 0))

@@ -7,7 +7,6 @@ unknown, at any depth.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, TypeAlias
 
@@ -16,6 +15,7 @@ from pulumi.output import Unknown
 from dispatch_gates.contract.identity import Identity, IdentityError, valid_submission, valid_ulid
 from dispatch_gates.contract.manifest import JobSpec, problems
 from dispatch_gates.contract.objects import dig
+from dispatch_gates.contract.syntax import is_dns_label
 
 Props: TypeAlias = dict[str, Any]
 """The inputs or outputs of a resource, as the engine hands them over."""
@@ -36,8 +36,6 @@ PATHS: Final[Mapping[str, tuple[str, ...]]] = {
 """Where in the TrainJob's spec each input goes."""
 ASKED: Final = (*PATHS, "spec", "queue", "namespace", "priority_class", "labels", "annotations")
 """The inputs that a started job cannot change."""
-
-_LABEL: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", re.ASCII)
 
 
 def whole(value: Any) -> Any:
@@ -157,7 +155,7 @@ def _text(value: Any) -> str | None:
 
 
 def _dns_label(value: Any) -> str | None:
-    if isinstance(value, str) and _LABEL.fullmatch(value):
+    if is_dns_label(value):
         return None
     return f"{value!r}: at most 63 of a-z, 0-9 and '-' were expected, a letter or digit first and last"
 
