@@ -7,6 +7,7 @@ that proves nothing: without the gate, without the check, in no queue.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -149,7 +150,9 @@ def test_noticed(changed: tuple[Site, Webhook], queue: str | None, name: str, ch
     webhook.changes[asked.identity.name] = change
     with pytest.raises(RefusedError, match="was not started and is deleted again") as caught:
         site.begin(asked)
-    assert f"{path}: sent " in str(caught.value) or f"{path}" in str(caught.value).split(": sent ")[0]
+    assert re.search(
+        rf"{re.escape(path)}[^;]*: (sent .*, found|was added|was changed|was taken away)", str(caught.value)
+    )
     until("the TrainJob to be gone", lambda: site.get(names.TRAINJOBS, asked.identity.name) is None)
 
 
@@ -160,7 +163,7 @@ def test_noticed_in_an_initializer(changed: tuple[Site, Webhook], queue: str | N
     webhook.changes[asked.identity.name] = lambda body: body["spec"]["initializer"]["dataset"].update(
         storageUri="hf://c/d"
     )
-    with pytest.raises(RefusedError, match=r"spec.initializer.dataset.storageUri: sent 'hf://a/b', found 'hf://c/d'"):
+    with pytest.raises(RefusedError, match=r"spec.initializer.dataset.storageUri: was changed$"):
         site.begin(asked)
 
 

@@ -205,6 +205,88 @@ def test_a_trainer_or_deadline_that_was_not_sent() -> None:
     stored = copy.deepcopy(sent)
     stored["spec"] |= {"activeDeadlineSeconds": 60, "initializer": {"model": {}}}
     assert [str(difference) for difference in differences(sent, stored)] == [
-        "spec.initializer: sent None, found {'model': {}}",
+        "spec.initializer: was added",
         "spec.activeDeadlineSeconds: sent None, found 60",
     ]
+
+
+def said_after(change: Change, queue: str | None) -> str:
+    """Return what people are told of somebody's change to a job in which all that may be a secret is one."""
+    secret = {
+        "trainer": {
+            "image": "a",
+            "numNodes": 2,
+            "command": ["x", "T0KEN"],
+            "args": ["T0KEN"],
+            "env": [{"name": "A", "value": "T0KEN"}],
+            "resourcesPerNode": {"requests": {"cpu": 2}},
+        },
+        "initializer": {"dataset": {"storageUri": "s3://T0KEN", "env": [{"name": "A", "value": "T0KEN"}]}},
+    }
+    marked = {"labels": {"team": "T0KEN"}, "annotations": {"note": "T0KEN"}}
+    sent = manifest(asked(queue=queue, spec=SPEC | secret, **marked), ["node"])
+    stored = copy.deepcopy(sent)
+    change(stored)
+    return "; ".join(str(difference) for difference in differences(sent, stored))
+
+
+MAY_BE_SECRET: dict[str, tuple[Change, str]] = {
+    "label": (marks("labels", team="T0KEN2"), "metadata.labels[team]: was changed"),
+    "label gone": (marks("labels", team=None), "metadata.labels[team]: was taken away"),
+    "annotation": (marks("annotations", note="T0KEN2"), "metadata.annotations[note]: was changed"),
+    "command": (at("trainer.command", ["T0KEN"]), "spec.trainer.command: was changed"),
+    "word of the command": (at("trainer.command.1", "T0KEN2"), "spec.trainer.command[1]: was changed"),
+    "args": (at("trainer.args.0", "T0KEN2"), "spec.trainer.args[0]: was changed"),
+    "args gone": (at("trainer.args", None), "spec.trainer.args: was taken away"),
+    "env": (at("trainer.env.0.value", "T0KEN2"), "spec.trainer.env[0].value: was changed"),
+    "trainer gone": (spec(trainer=None), "spec.trainer: was taken away"),
+    "storage": (
+        at("initializer.dataset.storageUri", "s3://T0KEN2"),
+        "spec.initializer.dataset.storageUri: was changed",
+    ),
+    "env of an initializer": (at("initializer.dataset.env", []), "spec.initializer.dataset.env: was changed"),
+    "initializer added": (at("initializer.model", {"storageUri": "T0KEN"}), "spec.initializer.model: was added"),
+    "field added": (at("trainer.other", "T0KEN"), "spec.trainer.other: was added"),
+    "more in our patch": (
+        at(f"{_OURS}.0.template.spec.template.spec", {"containers": [{"name": "node", "args": ["T0KEN"]}]}),
+        ".template.spec.template.spec: was added",
+    ),
+}
+
+
+@pytest.mark.parametrize("queue", ["training", None], ids=["Kueue mode", "plain mode"])
+@pytest.mark.parametrize(("change", "says"), MAY_BE_SECRET.values(), ids=MAY_BE_SECRET.keys())
+def test_what_may_be_secret_is_not_told(change: Change, says: str, queue: str | None) -> None:
+    said = said_after(change, queue)
+    assert says in said
+    assert "T0KEN" not in said
+
+
+TOLD: dict[str, tuple[Change, str]] = {
+    "gate": (
+        marks("annotations", **{names.ADMISSION_GATED_BY: "a.io/x"}),
+        f"[{names.ADMISSION_GATED_BY}]: sent '{names.GATE}', found 'a.io/x'",
+    ),
+    "opened mark": (marks("annotations", **{names.OPENED: "true"}), f"[{names.OPENED}]: sent None, found 'true'"),
+    "queue": (marks("labels", **{names.QUEUE_NAME: "other"}), f"metadata.labels[{names.QUEUE_NAME}]: sent "),
+    "runtime": (at("runtimeRef.name", "other"), "spec.runtimeRef.name: sent 'torch', found 'other'"),
+    "image": (at("trainer.image", "mirror/a"), "spec.trainer.image: sent 'a', found 'mirror/a'"),
+    "nodes": (at("trainer.numNodes", 3), "spec.trainer.numNodes: sent 2, found 3"),
+    "quantity": (
+        at("trainer.resourcesPerNode.requests.cpu", "3"),
+        "spec.trainer.resourcesPerNode.requests.cpu: sent 2, found '3'",
+    ),
+    "deadline": (spec(activeDeadlineSeconds=61), "spec.activeDeadlineSeconds: sent 60, found 61"),
+    "managed by": (spec(managedBy="a.io/x"), "spec.managedBy: sent None, found 'a.io/x'"),
+    "A": (at(f"{_OURS}.0{_COUNT}", {names.ADMISSION_COUNT: "1"}), f"{names.ADMISSION_COUNT}: sent '0', found '1'"),
+    "A in another's patch": (
+        lambda body: body["spec"]["runtimePatches"].append(runtime_patch(7, ["node"]) | {"manager": "x.io/y"}),
+        f"spec.runtimePatches[x.io/y]: {names.ADMISSION_COUNT}: sent None, found 7",
+    ),
+}
+
+
+@pytest.mark.parametrize("queue", ["training", None], ids=["Kueue mode", "plain mode"])
+@pytest.mark.parametrize(("change", "says"), TOLD.values(), ids=TOLD.keys())
+def test_what_is_no_secret_is_told(change: Change, says: str, queue: str | None) -> None:
+    assert says in said_after(change, queue)

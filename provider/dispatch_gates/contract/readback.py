@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass
 from typing import Any, Final
@@ -11,6 +12,15 @@ from dispatch_gates.contract.count import our_patches, patched_jobs, template_co
 from dispatch_gates.contract.gate import Gates
 from dispatch_gates.contract.objects import JsonObject, dig, entries, strings, text
 from dispatch_gates.contract.syntax import quantity
+
+_MARKS: Final = "|".join(re.escape(key) for key in (names.QUEUE_NAME, names.PRIORITY_CLASS, names.ADMISSION_GATED_BY))
+# Of all else the values are not told: what users write into commands, environments, labels and so on may be secret.
+_TOLD: Final = re.compile(
+    rf"metadata\.(labels|annotations)\[({_MARKS}|{re.escape(names.DOMAIN)}/[^]]*)\]"
+    r"|spec\.(suspend|managedBy|activeDeadlineSeconds|runtimeRef(\.\w+)?)"
+    r"|spec\.trainer\.(image|numNodes|numProcPerNode|resourcesPerNode(\..*)?)"
+    rf"|spec\.runtimePatches\[.*{re.escape(names.ADMISSION_COUNT)}"
+)
 
 
 @dataclass(frozen=True)
@@ -22,9 +32,10 @@ class Difference:
     found: Any
 
     def __str__(self) -> str:
-        if ".env" in self.path:
-            return f"{self.path}: not as it was sent"  # its values may be secret
-        return f"{self.path}: sent {self.sent!r}, found {self.found!r}"
+        if _TOLD.fullmatch(self.path):
+            return f"{self.path}: sent {self.sent!r}, found {self.found!r}"
+        done = "added" if self.sent is None else "taken away" if self.found is None else "changed"
+        return f"{self.path}: was {done}"
 
 
 def differences(sent: JsonObject, found: JsonObject, *, adopted: bool = False) -> tuple[Difference, ...]:
