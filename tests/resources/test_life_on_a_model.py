@@ -14,8 +14,9 @@ from dispatch_gates.contract.names import GATE, HOLD, NAMESPACES, TRAINJOBS, WOR
 from dispatch_gates.contract.objects import JsonObject
 from dispatch_gates.operations.errors import RefusedError
 from dispatch_gates.requests import NotServedError, Request
-from dispatch_gates.resources import _life
+from dispatch_gates.resources import _life, _running
 from dispatch_gates.resources._running import GatesError
+from dispatch_gates.resources.gated_train_job import DELETION
 from model import objects
 from model.apiserver import ApiServer
 from model.objects import NAME, TEAM, ULID, WORKLOAD
@@ -156,6 +157,23 @@ def test_a_kind_that_is_not_served_is_no_job_that_is_gone() -> None:
     ):
         with pytest.raises(NotServedError):
             server.run(operation)
+
+
+@pytest.mark.parametrize(
+    ("job", "says"),
+    [
+        ({"deleting": True}, "being deleted; .* Run the same again: .*`delete_timeout_seconds`"),
+        ({"uid": "uid-of-another"}, "is another one .* `pulumi refresh` takes the one that is gone"),
+    ],
+    ids=["it stays", "another one"],
+)
+def test_a_deletion_that_fails_says_what_to_do(job: dict[str, Any], says: str) -> None:
+    server = cluster(**job)
+    deletion = _life.deleted(outputs(delete_timeout_seconds=1.0))
+    with pytest.raises(GatesError, match=says) as caught:
+        _running.without_traceback(lambda: server.run(deletion), then=DELETION)
+    assert "\n" not in str(caught.value)
+    assert not server.writes
 
 
 def test_a_job_that_is_gone_or_another_one() -> None:

@@ -70,14 +70,16 @@ def test_waits_for_the_trainjob_and_then_for_what_it_owns_owners_first() -> None
 def test_an_ended_pod_is_still_waited_for() -> None:
     """Its node may not have reported yet; the record goes when the kubelet is done with it."""
     server = ApiServer(objects.trainjob(), objects.pod("Succeeded", containers=("terminated",)))
-    with pytest.raises(TimedOutError, match=r"is gone, its pods are not yet: .*x7k2p"):
+    with pytest.raises(TimedOutError, match=r"is gone, its pods are not yet: .*x7k2p") as caught:
         stopped(server)
+    assert f"`kubectl -n {TEAM} get pods -l jobset.sigs.k8s.io/jobset-name={NAME} -o wide`" in str(caught.value)
 
 
 def test_another_trainjob_of_the_name_is_not_touched() -> None:
     server = ApiServer(objects.trainjob(uid="uid-later"))
-    with pytest.raises(RefusedError, match=r"is another one \(uid uid-later, uid-trainjob was expected\); not deleted"):
+    with pytest.raises(RefusedError, match=r"is another one \(uid uid-later, uid-trainjob was expected\)") as caught:
         stopped(server)
+    assert "not deleted. The one that was meant is gone: look whose this one is" in str(caught.value)
     assert server.writes == []
 
 
@@ -97,8 +99,12 @@ def test_made_anew_while_it_is_waited_for() -> None:
 
 def test_being_deleted_already() -> None:
     server = ApiServer(objects.trainjob(deleting=True))
-    with pytest.raises(TimedOutError, match=r"still there, being deleted; finalizers: \['example.org/keep'\]"):
+    with pytest.raises(
+        TimedOutError, match=r"still there, being deleted; finalizers: \['example.org/keep'\]"
+    ) as caught:
         stopped(server, 5)
+    assert "has to take it away" in str(caught.value)
+    assert "repeat this, or give it more time" in str(caught.value)
     assert server.writes == []
 
 

@@ -32,7 +32,8 @@ def delete_job(namespace: str, name: str, uid: str) -> Operation[None]:
             return
         if job.meta.uid != uid:
             raise RefusedError(
-                f"TrainJob {namespace}/{name} is another one (uid {job.meta.uid}, {uid} was expected); not deleted."
+                f"TrainJob {namespace}/{name} is another one (uid {job.meta.uid}, {uid} was expected); not deleted. "
+                "The one that was meant is gone: look whose this one is before you stop it by its name."
             )
         try:
             yield Delete(TRAINJOBS, namespace, name, uid, job.meta.resource_version)
@@ -70,7 +71,9 @@ def _await_gone(resource: Resource, namespace: str, name: str, uid: str | None, 
         if left <= 0:
             finalizers = raw["metadata"].get("finalizers") or []
             raise TimedOutError(
-                f"{resource.kind} {namespace}/{name} is still there, being deleted; finalizers: {finalizers}."
+                f"{resource.kind} {namespace}/{name} is still there, being deleted; finalizers: {finalizers}. "
+                "Whoever set a finalizer has to take it away; without one, the garbage collector is behind. See to "
+                "that and repeat this, or give it more time."
             )
         left = yield from _watched(Watch(resource, namespace, parse_meta(raw).resource_version, left, name=name), left)
 
@@ -85,7 +88,9 @@ def _await_none(resource: Resource, namespace: str, name: str, seconds: float) -
         if left <= 0:
             found = sorted(parse_meta(item).name for item in listing.items)
             raise TimedOutError(
-                f"TrainJob {namespace}/{name} is gone, its {resource.plural} are not yet: {listed(found, len(found))}."
+                f"TrainJob {namespace}/{name} is gone, its {resource.plural} are not yet: {listed(found, len(found))}. "
+                "They are being deleted too, pods once their nodes report their end: "
+                f"`kubectl -n {namespace} get {resource.plural} -l {selector} -o wide` shows them."
             )
         left = yield from _watched(Watch(resource, namespace, listing.resource_version, left, selector=selector), left)
 

@@ -6,8 +6,9 @@ The client is imported by whoever first needs a cluster: programs, which only de
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Final, TypeVar
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
 
 from dispatch_gates.contract.identity import Identity
 from dispatch_gates.contract.objects import MalformedError
@@ -41,21 +42,25 @@ def target(props: Props) -> Target:
     return Target(kubeconfig=props.get("kubeconfig"), context=props.get("context"))
 
 
-def run(props: Props, operation: Operation[T]) -> T:
+Todo: TypeAlias = Mapping[type[Exception], str]
+"""What a user of Pulumi does about an error, beside what its message says."""
+
+
+def run(props: Props, operation: Operation[T], then: Todo = MappingProxyType({})) -> T:
     """Run an operation in the cluster that the resource names; raise `GatesError` where it fails."""
     from dispatch_gates.cluster import run
 
-    return without_traceback(lambda: run(target(props), told(operation, _subject(props))))
+    return without_traceback(lambda: run(target(props), told(operation, _subject(props))), then)
 
 
-def without_traceback(work: Callable[[], T]) -> T:
+def without_traceback(work: Callable[[], T], then: Todo = MappingProxyType({})) -> T:
     """Do what needs a cluster; raise what goes wrong as a `GatesError`, of which the engine shows one line."""
     from dispatch_gates.cluster import ClusterConfigError
 
     try:
         return work()
     except (OperationError, ApiError, ClusterConfigError, MalformedError) as error:
-        problem = GatesError(printable(str(error)))
+        problem = GatesError(printable(f"{error} {then.get(type(error), '')}".rstrip()))
     raise problem  # outside the handler, so that no second traceback is printed
 
 

@@ -21,11 +21,18 @@ from pulumi.dynamic import (
     UpdateResult,
 )
 
+from dispatch_gates.operations.errors import RefusedError, TimedOutError
 from dispatch_gates.resources import _life, _preflight, _rules, _running, _telling
 from dispatch_gates.resources._inputs import Props, canonical, job_spec
 from dispatch_gates.resources._running import GatesError
 from dispatch_gates.resources.job_inputs import JobInputs, with_defaults
 from dispatch_gates.resources.job_outputs import JobOutputs
+
+DELETION: Final[_running.Todo] = {
+    RefusedError: "`pulumi refresh` takes the one that is gone out of the state, once no pods of that name are left.",
+    TimedOutError: "Run the same again: it goes on waiting, `delete_timeout_seconds` long, as the state has them.",
+}
+"""What to do about a deletion that failed."""
 
 
 class GatedTrainJobProvider(ResourceProvider):
@@ -77,7 +84,7 @@ class GatedTrainJobProvider(ResourceProvider):
 
     def delete(self, _id: str, props: Props) -> None:
         """Delete the job of the recorded UID and wait until it and its pods are gone."""
-        _running.run(props, _life.deleted(props))
+        _running.run(props, _life.deleted(props), then=DELETION)
 
 
 class GatedTrainJob(JobOutputs, Resource, module="dispatch", name="GatedTrainJob"):
