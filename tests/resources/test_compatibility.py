@@ -22,10 +22,15 @@ from typing import Any, Final
 
 import pytest
 from pulumi import automation as auto
+from pulumi.dynamic import Resource
 
 from dispatch_gates.contract.names import TRAINJOBS
-from dispatch_gates.resources import GatedJob, GatedTrainJob, JobIdentity, JobOpening
+from dispatch_gates.resources import GatedJob, GatedTrainJob, JobIdentity, JobOpening, _life
+from dispatch_gates.resources.gated_train_job import _OUTPUTS
+from dispatch_gates.resources.job_identity import JobIdentityProvider
 from dispatch_gates.resources.job_inputs import DEFAULTS, JobInputs
+from dispatch_gates.resources.job_opening import _SEEN
+from resources import test_life_on_a_model as model
 from resources.requests_log import RequestsLog
 from resources.stacks import Stack
 from world import World
@@ -57,15 +62,49 @@ def test_there_is_a_state_of_this_release() -> None:
     assert RELEASES
 
 
+KINDS: Final = (JobIdentity, GatedTrainJob, JobOpening)
+
+
 def test_the_list_is_what_the_code_has() -> None:
-    kinds = (JobIdentity, GatedTrainJob, JobOpening)
-    assert listed("type tokens") == {f"pulumi-python:{kind._resource_type_name}" for kind in kinds} | {
+    assert listed("type tokens") == {f"pulumi-python:{kind._resource_type_name}" for kind in KINDS} | {
         "dispatch:index:GatedJob"
     }
     for path in listed("providers"):
         module, _, name = path.rpartition(".")
         assert getattr(importlib.import_module(module), name)
-    assert set(JobInputs.__annotations__) < listed("properties of `GatedTrainJob`")
+
+
+def test_the_list_is_what_the_resources_declare(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Inputs and outputs: what the engine is handed of each, and what programs may ask each for."""
+    engine: dict[str, set[str]] = {}
+
+    def registered(self: Resource, _provider: object, _name: str, props: Mapping[str, Any], _opts: object) -> None:
+        engine[type(self).__name__] = set(props)
+        vars(self).update(dict.fromkeys(props))
+
+    monkeypatch.setattr(Resource, "__init__", registered)
+    JobIdentity("identity")
+    JobOpening("opening", job=GatedTrainJob("job", ulid=ULIDS[0], namespace="team-a"))
+    engine["GatedTrainJob"] |= set(JobInputs.__annotations__)  # those that were not given
+    for kind in KINDS:
+        names = listed(f"properties of `{kind.__name__}`")
+        assert engine[kind.__name__] == names
+        ours = [base for base in kind.__mro__ if base.__module__.startswith("dispatch_gates")]
+        assert {name for base in ours for name in vars(base).get("__annotations__", {})} <= names
+
+
+def test_the_list_is_what_the_providers_answer() -> None:
+    job = model.outputs()
+    opening = {key: job[key] for key in ("namespace", "name", "uid", "ulid", "submission", "cluster")}
+    answers = {
+        "JobIdentity": JobIdentityProvider().create({}).outs or {},
+        "GatedTrainJob": model.cluster().run(_life.refreshed(job)) or {},
+        "JobOpening": model.cluster().run(_life.opened(opening)),
+    }
+    for kind, answer in answers.items():
+        assert set(answer) <= listed(f"properties of `{kind}`"), kind
+    assert {*_OUTPUTS} <= set(answers["GatedTrainJob"])
+    assert {*_SEEN} <= set(answers["JobOpening"])
 
 
 @pytest.mark.parametrize("release", RELEASES)
