@@ -3,7 +3,7 @@
 The engine's state file and the API server are the evidence. Covered: previews touch nothing; the identity is on
 disk before there is a TrainJob, and the job before it is opened; a second run changes nothing; what the state must
 not hold; opening in one run and in two; what is refused, and how it reads; new submissions; forced replacement;
-destroy.
+outputs are what was seen last; destroy.
 """
 
 from __future__ import annotations
@@ -14,7 +14,9 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable
+from typing import Any
 
+import pulumi
 import pytest
 
 from dispatch_gates.cluster import run
@@ -107,6 +109,28 @@ def test_the_record_is_on_disk_before_anything_can_run(world: World, stack: Stac
     moments = [identity, begun, created, recorded, opening, changed, opened, holding, deleting, deleted]
     assert moments == sorted(moments)
     assert identity < created < recorded < changed < opened < deleted
+
+
+def test_outputs_are_what_was_seen_last(world: World, stack: Stack) -> None:
+    def program() -> None:
+        job = GatedJob("train", **inputs(world))
+        pulumi.export("seen", {"held_by": job.held_by, "state": job.state})
+
+    def gated(outputs: dict[str, Any]) -> None:
+        if "held_by" in outputs:
+            outputs["held_by"] = ["example.org/budget"]
+
+    stack.up(program)
+    assert stack.outputs("Stack")["seen"] == {"held_by": [], "state": "Gated"}
+    # As if an administrator's gate had been there when the job was started and opened: it is gone by the refresh.
+    stack.edit(gated)
+    job = job_of(world, stack)
+    until("Kueue to have looked at the job", lambda: world.condition(job, "QuotaReserved") == "False")
+    stack.refresh()
+    assert stack.up(program).unchanged
+    assert stack.outputs("Stack")["seen"] == {"held_by": [], "state": "WaitingForQuota"}
+    assert stack.outputs("JobOpening")["held_by"] == ["example.org/budget"], "what was seen when it was opened"
+    stack.destroy()
 
 
 def assert_unchanged_elsewhere(stack: Stack, world: World) -> None:

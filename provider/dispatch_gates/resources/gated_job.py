@@ -16,8 +16,8 @@ from dispatch_gates.resources.job_outputs import SHARED, JobOutputs
 class GatedJob(JobOutputs, pulumi.ComponentResource):
     """A gated job that is started, recorded and then opened by one `pulumi up`.
 
-    Its parts are children named `<name>-identity`, `<name>-job` and `<name>-opening`. `state` is `Gated` after the run
-    that started it: nothing waits for the job to run.
+    Its parts are children named `<name>-identity`, `<name>-job` and `<name>-opening`; its outputs are those of `job`.
+    `state` is `Gated` after the run that started it: nothing waits for the job to run.
     """
 
     identity: JobIdentity | None
@@ -63,6 +63,4 @@ class GatedJob(JobOutputs, pulumi.ComponentResource):
         self.opening = JobOpening(f"{resource_name}-opening", job=self.job, opts=child) if opened else None
         for key in SHARED:
             setattr(self, key, getattr(self.job, key))
-        if self.opening is not None:
-            self.held_by = self.opening.held_by
         # No outputs are registered: that would have the engine write its whole state once more for each job.

@@ -72,7 +72,7 @@ class JobOpening(Named, Resource, module="dispatch", name="JobOpening"):
     already: pulumi.Output[bool]
     """Whether the job was open before."""
     held_by: pulumi.Output[list[str]]
-    """The gates of administrators that still held the job after it was opened."""
+    """The gates of administrators that still held the job when it was opened; refreshing does not look again."""
 
     def __init__(self, resource_name: str, *, job: GatedTrainJob, opts: pulumi.ResourceOptions | None = None) -> None:
         """Declare that `job` is open, as soon as it is recorded in the state.

@@ -23,7 +23,10 @@ class Named:
 
 
 class JobOutputs(Named):
-    """What a program may use of a job, as last seen by an operation on it; `pulumi refresh` looks again."""
+    """What a program may use of a job, as the last operation of its `GatedTrainJob` saw it.
+
+    That is before a `JobOpening` opens it; `pulumi refresh` looks again.
+    """
 
     mode: pulumi.Output[str]
     """`kueue`, or `plain` where there is no queue."""
@@ -34,9 +37,9 @@ class JobOutputs(Named):
     held: pulumi.Output[bool]
     """Whether the job was held, by `hold` or by an operator."""
     held_by: pulumi.Output[list[str]]
-    """The gates of administrators that hold the job beside ours."""
+    """The gates of administrators on the job, beside ours or without it."""
     admission_count: pulumi.Output[int | None]
-    """A, the number of the last execution; 0 before the first."""
+    """A, the number of the last execution; 0 before the first, None where it is unreadable."""
 
 
 SHARED: Final = (*Named.__annotations__, *JobOutputs.__annotations__)
