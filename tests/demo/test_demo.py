@@ -113,7 +113,8 @@ def test_tells_the_story(played: Played) -> None:
         "evicted, Preempted",
         "check dispatch is Pending",
         "resuming after epoch",
-        r"FENCED, nothing written: a checkpoint of A=\d+ is there; this execution was given A=1",
+        r"FENCED, nothing written: a checkpoint of submission 1, A=\d+, restart attempt 0 is there; "
+        "this execution was given submission 1, A=1, restart attempt 0",
         "Take it all down with",
     ):
         assert re.search(said, played.output), said

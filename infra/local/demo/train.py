@@ -1,20 +1,21 @@
 """A small, real training: a two-layer network learns two interleaved half moons, in plain Python.
 
-What matters here is how it keeps its checkpoints. Every file is tagged with A, the admission count that
-the execution was given. An execution
+What matters here is how it keeps its checkpoints. Every file is tagged with (submission, A, restart attempt), as
+the execution was given them. An execution
 
 - resumes from the newest checkpoint, whichever execution wrote it;
-- reads and writes nothing where a checkpoint of a higher A lies: it has been replaced, says so, and ends
-  with exit code 3.
+- reads and writes nothing where a checkpoint of a higher tag lies, compared in that order: it has been replaced,
+  says so, and ends with exit code 3.
 
-That second rule is the fence. It can only work because A grows with every execution: with the same A twice,
-an execution that should be over could not be told from the one that is meant to run.
+That second rule is the fence. It can only work because the tag grows with every execution: with the same one
+twice, an execution that should be over could not be told from the one that is meant to run.
 
-Environment: DISPATCH_ADMISSION_COUNT (A), DISPATCH_ULID (one folder of checkpoints per job), CHECKPOINTS
-(the volume), TRAIN_EPOCHS, TRAIN_EPOCH_SECONDS (the least time an epoch takes: leaves the processor to
-others), TRAIN_CHECKPOINT_EVERY (epochs), TRAIN_GRACE_SECONDS (how long a last checkpoint takes after SIGTERM),
-TRAIN_GRACE_FROM (the ULID of another job: these seconds begin when that one is trained, a minute later at the most),
-TRAIN_UNTIL_TOLD (set: whoever has nothing to resume from goes on until it gets SIGTERM).
+Environment: DISPATCH_ULID (one folder of checkpoints for all submissions of it), DISPATCH_SUBMISSION,
+DISPATCH_ADMISSION_COUNT (A), DISPATCH_RESTART_ATTEMPT, CHECKPOINTS (the volume), TRAIN_EPOCHS, TRAIN_EPOCH_SECONDS
+(the least time an epoch takes: leaves the processor to others), TRAIN_CHECKPOINT_EVERY (epochs),
+TRAIN_GRACE_SECONDS (how long a last checkpoint takes after SIGTERM), TRAIN_GRACE_FROM (the ULID of another job: these
+seconds begin when that one is trained, a minute later at the most), TRAIN_UNTIL_TOLD (set: whoever has nothing to
+resume from goes on until it gets SIGTERM).
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 HIDDEN = 12
 POINTS = 240
@@ -43,24 +44,35 @@ TRAINED = "trained"
 """A file beside the checkpoints of a job that has ended."""
 MOST_SECONDS = 60
 """How long it waits for the other job of TRAIN_GRACE_FROM."""
-CHECKPOINT = re.compile(r"a(\d{6})-epoch(\d{6})\.json")
+CHECKPOINT = re.compile(r"s(\d{3})-a(\d{6})-r(\d{3})-epoch(\d{6})\.json")
 
 Weights = dict[str, Any]
 
 
+class Execution(NamedTuple):
+    """What an execution was given. The higher one replaces the lower: compared as a tuple, in this order."""
+
+    submission: int
+    a: int
+    restart_attempt: int
+
+    def __str__(self) -> str:
+        return f"submission {self.submission}, A={self.a}, restart attempt {self.restart_attempt}"
+
+
 class FencedError(Exception):
-    """A later execution of this job has written already: this one may write no more."""
+    """A later execution has written already: this one may write no more."""
 
 
 @dataclass(frozen=True)
 class Store:
-    """The checkpoints of one job, as one execution with admission count `a` may use them."""
+    """The checkpoints of one ULID, as the execution `mine` may use them."""
 
     folder: Path
-    a: int
+    mine: Execution
 
-    def newest(self) -> tuple[int, int, Weights] | None:
-        """Return (A, epoch, weights) of the newest checkpoint: the highest A, then the highest epoch.
+    def newest(self) -> tuple[Execution, int, Weights] | None:
+        """Return (execution, epoch, weights) of the newest checkpoint: the highest execution, then the highest epoch.
 
         Raises FencedError if a later execution has written it.
         """
@@ -68,32 +80,37 @@ class Store:
         found = self._tags()
         if not found:
             return None
-        a, epoch, path = max(found)
-        return a, epoch, json.loads(path.read_text())
+        by, epoch, path = max(found)
+        return by, epoch, json.loads(path.read_text())
 
     def save(self, epoch: int, weights: Weights) -> None:
         """Write a checkpoint, whole or not at all. Raises FencedError if a later execution has written."""
         with self._alone():
             self._refuse_if_replaced()
-            part = self.folder / f".part-{self.a}"
+            tag = "s{:03d}-a{:06d}-r{:03d}".format(*self.mine)
+            part = self.folder / f".part-{tag}"
             with part.open("w") as file:
                 json.dump(weights, file)
                 file.flush()
                 os.fsync(file.fileno())
-            part.rename(self.folder / f"a{self.a:06d}-epoch{epoch:06d}.json")
+            part.rename(self.folder / f"{tag}-epoch{epoch:06d}.json")
 
     def _refuse_if_replaced(self) -> None:
-        newer = max((a for a, _, _ in self._tags()), default=0)
-        if newer > self.a:
-            raise FencedError(f"a checkpoint of A={newer} is there; this execution was given A={self.a}")
+        newest = max((by for by, _, _ in self._tags()), default=self.mine)
+        if newest > self.mine:
+            raise FencedError(f"a checkpoint of {newest} is there; this execution was given {self.mine}")
 
-    def _tags(self) -> list[tuple[int, int, Path]]:
-        matches = ((CHECKPOINT.fullmatch(path.name), path) for path in self.folder.iterdir())
-        return [(int(match[1]), int(match[2]), path) for match, path in matches if match]
+    def _tags(self) -> list[tuple[Execution, int, Path]]:
+        found = []
+        for path in self.folder.iterdir():
+            if match := CHECKPOINT.fullmatch(path.name):
+                *tag, epoch = map(int, match.groups())
+                found.append((Execution(*tag), epoch, path))
+        return found
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
-        """Between the look at A and the write no other execution writes."""
+        """Between the look at the tags and the write no other execution writes."""
         with (self.folder / ".lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             yield
@@ -142,14 +159,19 @@ def run(
     clock: Callable[[], float] = time.monotonic,
 ) -> int:
     """Train to the end and return the exit code; `told_to_stop` is asked after every epoch."""
-    a = int(environment["DISPATCH_ADMISSION_COUNT"])
+    mine = Execution(
+        int(environment["DISPATCH_SUBMISSION"]),
+        int(environment["DISPATCH_ADMISSION_COUNT"]),
+        int(environment["DISPATCH_RESTART_ATTEMPT"]),
+    )
+    a = mine.a
     folder = Path(environment.get("CHECKPOINTS", "/checkpoints")) / environment["DISPATCH_ULID"]
     epochs = int(environment.get("TRAIN_EPOCHS", "60"))
     every = int(environment.get("TRAIN_CHECKPOINT_EVERY", "5"))
     least = float(environment.get("TRAIN_EPOCH_SECONDS", "0"))
     until_told = bool(environment.get("TRAIN_UNTIL_TOLD"))
     folder.mkdir(parents=True, exist_ok=True)
-    store, points = Store(folder, a), moons(random.Random(1))  # the same data for every execution
+    store, points = Store(folder, mine), moons(random.Random(1))  # the same data for every execution
     print(f"A={a}: I was given this admission count")
     weights, done = fresh(random.Random(2)), 0
     try:
@@ -158,9 +180,9 @@ def run(
             last = None if until_told else epochs
         else:
             by, done, weights = found
-            # It adds a checkpoint in any case: its A has to stand on one.
+            # It adds a checkpoint in any case: its tag has to stand on one.
             last = epochs if done < epochs else done + every
-            print(f"A={a}: resuming after epoch {done} from the checkpoint of A={by}")
+            print(f"A={a}: resuming after epoch {done} from the checkpoint of {by}")
         for epoch in count(done + 1):
             started = clock()
             loss = train_epoch(weights, points)

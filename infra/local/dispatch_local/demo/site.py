@@ -78,7 +78,8 @@ class Site:
 
         The same program on the same checkpoints; it belongs to no job, so nothing of the gates keeps it away.
         """
-        return self.pod(LATE_POD, CHECKPOINTS, {"DISPATCH_ADMISSION_COUNT": "1", "DISPATCH_ULID": ulid})
+        given = {"DISPATCH_SUBMISSION": "1", "DISPATCH_ADMISSION_COUNT": "1", "DISPATCH_RESTART_ATTEMPT": "0"}
+        return self.pod(LATE_POD, CHECKPOINTS, {"DISPATCH_ULID": ulid, **given})
 
     def pod(
         self, name: str, folder: str, env: Mapping[str, str] | None = None, command: tuple[str, ...] = ()
