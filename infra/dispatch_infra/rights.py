@@ -60,7 +60,7 @@ def adapter_rules() -> list[Rule]:
         _rule(names.JOBS, "list", "watch"),
         _rule(names.PODS, "list", "watch"),
         _rule(names.WORKLOADS, "list", "watch", "update"),
-        _rule(names.TRAINING_RUNTIMES, "get"),
+        _rule(names.TRAINING_RUNTIMES, "get", "list"),
         _rule(names.LOCAL_QUEUES, "get"),
     ]
 
@@ -68,8 +68,8 @@ def adapter_rules() -> list[Rule]:
 def adapter_cluster_rules() -> list[Rule]:
     """Return what the adapter reads of the cluster: its identity, its runtimes, and what proves the gates."""
     return [
-        _rule(names.NAMESPACES, "get", only="kube-system"),
-        _rule(names.CLUSTER_TRAINING_RUNTIMES, "get"),
+        _rule(names.NAMESPACES, "get", only=names.IDENTIFYING_NAMESPACE),
+        _rule(names.CLUSTER_TRAINING_RUNTIMES, "get", "list"),
         _rule(names.CLUSTER_QUEUES, "get"),
         _rule(names.ADMISSION_CHECKS, "get"),
         _rule(names.LEASES, "get", only=names.CONTROLLER),

@@ -299,7 +299,7 @@ class Lifetime:
         jobset = place.put(names.JOBSETS, cases.jobset(), self.name, job.raw)
         place.put(names.JOBS, cases.job("0"), self.name, jobset)
         place.put(names.PODS, cases.pod("0"), self.name)
-        question = Asked(place.namespace, "queue", ("TrainingRuntime", "kwok"), watch_seconds=0.1)
+        question = Asked(place.namespace, "queue", watch_seconds=0.1)
         report = run(self.me, preflight(question, Identity(str(ULID()), 0), clock=time.monotonic))
         reasons = {line.name: line.reason for line in report.capabilities}
         self.foretold = reasons.pop(Name.RIGHTS)
@@ -339,7 +339,7 @@ class Lifetime:
 
 FORETOLD = {
     (right.resource.group, right.resource.plural, right.verb): str(right)
-    for right in needed(Asked(HOME, "queue", ("TrainingRuntime", "kwok")), guarded=False)
+    for right in needed(Asked(HOME, "queue"), guarded=False)
 }
 
 

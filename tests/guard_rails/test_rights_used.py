@@ -143,7 +143,7 @@ def test_each_right_of_the_adapter_is_used_and_none_is_refused(cluster: Cluster,
     since = log.stat().st_size
     with Deployment(world, tmp_path, lease=f"adapter-{world.namespace}"):
         assert run(me, cluster_identity())
-        asked = Asked(world.namespace, "queue", ("TrainingRuntime", "kwok"), watch_seconds=0.2)
+        asked = Asked(world.namespace, "queue", watch_seconds=0.2)
         report = run(me, preflight(asked, Identity(str(ULID()), 0), clock=time.monotonic))
         (rails,) = (found for found in report.capabilities if found.name is Name.GUARD_RAILS)
         assert rails.answer is Answer.YES, rails

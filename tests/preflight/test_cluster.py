@@ -286,6 +286,12 @@ def test_with_the_rights_of_the_adapter(place: Place, tmp_path: Path) -> None:
     assert (report.verdict, report.why) == (Verdict.READY, ())
 
 
+def test_without_a_runtime_named_the_account_that_infra_ships_rights_for_can_tell(place: Place) -> None:
+    asked = place.asks(runtime=None, watch_seconds=5.0)
+    code, out, err = Command(place.adapter, *asked_of(asked), "-o", "json").ended()
+    assert (code, document(out)["verdict"]) == (0, "ready"), out + err
+
+
 def test_with_one_right_less(place: Place, tmp_path: Path) -> None:
     target = place.account("less", tmp_path, without=("update", "trainjobs"))
     report = place.preflight(place.asks(watch_seconds=5.0), target)

@@ -13,6 +13,7 @@ from dispatch_gates.contract.capability import Answer, Name, Verdict
 from dispatch_gates.contract.guard_rails import Level
 from dispatch_gates.contract.objects import JsonObject
 from dispatch_gates.operations.preflight import Asked, Report, Stands, preflight, remove_probe
+from dispatch_gates.operations.preflight.rights import needed
 from dispatch_gates.operations.preflight.values import Probe
 from dispatch_gates.requests import (
     ApiError,
@@ -448,6 +449,30 @@ def test_a_rule_for_some_names_alone_is_asked_about() -> None:
     stage = Stage()
     stage.rules = [{**stage.rules[0], "resourceNames": ["one"]}]
     assert line(stage.preflight(), Name.RIGHTS).answer is Answer.NO
+
+
+@pytest.mark.parametrize(("name", "answer"), [("kube-system", Answer.YES), ("other", Answer.NO)])
+def test_a_rule_for_the_one_name_that_is_needed_shows_the_right(name: str, answer: Answer) -> None:
+    stage = Stage()
+    groups = sorted({right.resource.group for right in needed(KUEUE, guarded=False)} - {""})
+    stage.rules = [
+        {"verbs": ["*"], "apiGroups": groups, "resources": ["*"]},
+        {"verbs": ["*"], "apiGroups": [""], "resources": ["pods"]},
+        {"verbs": ["get"], "apiGroups": [""], "resources": ["namespaces"], "resourceNames": [name]},
+    ]
+    rights = line(stage.preflight(), Name.RIGHTS)
+    assert rights.answer is answer
+    assert (rights.reason == "you may not: get namespaces kube-system") is (answer is Answer.NO)
+
+
+def test_where_no_runtime_is_named_they_are_listed() -> None:
+    listed = {
+        asked.runtime: {right.resource for right in needed(asked, guarded=False) if right.verb == "list"}
+        for asked in (KUEUE, replace(KUEUE, runtime=None))
+    }
+    runtimes = {names.TRAINING_RUNTIMES, names.CLUSTER_TRAINING_RUNTIMES}
+    assert not listed[KUEUE.runtime] & runtimes
+    assert listed[None] >= runtimes
 
 
 @pytest.mark.parametrize("resource", [names.PODS, names.WORKLOADS], ids=str)

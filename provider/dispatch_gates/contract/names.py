@@ -82,6 +82,8 @@ JOBSETS: Final = Resource("jobset.x-k8s.io", "v1alpha2", "jobsets", "JobSet")
 JOBS: Final = Resource("batch", "v1", "jobs", "Job")
 PODS: Final = Resource("", "v1", "pods", "Pod")
 NAMESPACES: Final = Resource("", "v1", "namespaces", "Namespace")
+IDENTIFYING_NAMESPACE: Final = "kube-system"
+"""Its UID tells a cluster from every other one."""
 EVENTS: Final = Resource("", "v1", "events", "Event")
 LEASES: Final = Resource("coordination.k8s.io", "v1", "leases", "Lease")
 CRDS: Final = Resource("apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition")

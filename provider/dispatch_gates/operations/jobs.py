@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
-from dispatch_gates.contract.names import JOB_UID, NAMESPACES, TRAINJOBS, WORKLOADS
+from dispatch_gates.contract.names import IDENTIFYING_NAMESPACE, JOB_UID, NAMESPACES, TRAINJOBS, WORKLOADS
 from dispatch_gates.contract.objects import JsonObject, parse_meta
 from dispatch_gates.contract.trainjob import TrainJob, parse_trainjob
 from dispatch_gates.contract.workload import Workload, parse_workload
@@ -63,5 +63,5 @@ def _owned(job: TrainJob, items: tuple[JsonObject, ...]) -> Workload | None:
 
 def cluster_identity() -> Operation[str]:
     """Return what tells this cluster from every other one: the UID of its namespace kube-system."""
-    raw = yield from get(NAMESPACES, "", "kube-system")
+    raw = yield from get(NAMESPACES, "", IDENTIFYING_NAMESPACE)
     return parse_meta(raw).uid

@@ -18,29 +18,33 @@ _CLUSTER_SCOPED: Final = {names.CLUSTER_QUEUES, names.ADMISSION_CHECKS, names.CL
 
 @dataclass(frozen=True)
 class Right:
-    """One verb on one resource, in a namespace or, where that is empty, in the whole cluster."""
+    """One verb on one resource, in a namespace or, where that is empty, in the whole cluster; `name`: of that one."""
 
     verb: str
     resource: Resource
     namespace: str
+    name: str = ""
 
     def __str__(self) -> str:
-        return f"{self.verb} {self.resource}" + (f" in namespace {self.namespace}" if self.namespace else "")
+        what = " ".join(filter(None, (self.verb, str(self.resource), self.name)))
+        return what + (f" in namespace {self.namespace}" if self.namespace else "")
 
     @property
     def attributes(self) -> JsonObject:
         """The question, as the API server wants it."""
         found = {"verb": self.verb, "group": self.resource.group, "resource": self.resource.plural}
-        return found | ({"namespace": self.namespace} if self.namespace else {})
+        return found | {key: value for key in ("namespace", "name") if (value := getattr(self, key))}
 
 
 def needed(asked: Asked, guarded: bool) -> tuple[Right, ...]:
     """Return the rights that the operations on jobs use: exactly those. `guarded`: guard rails ask for one more."""
-    return tuple(
+    of_jobs = (
         Right(verb, resource, "" if resource in _CLUSTER_SCOPED else asked.namespace)
         for resource, verbs in _verbs(asked, guarded)
         for verb in verbs.split()
     )
+    # By which the Pulumi resources tell clusters apart.
+    return (*of_jobs, Right("get", names.NAMESPACES, "", names.IDENTIFYING_NAMESPACE))
 
 
 def _verbs(asked: Asked, guarded: bool) -> Iterator[tuple[Resource, str]]:
@@ -51,7 +55,7 @@ def _verbs(asked: Asked, guarded: bool) -> Iterator[tuple[Resource, str]]:
     kind = asked.runtime[0] if asked.runtime else None
     for resource in (names.CLUSTER_TRAINING_RUNTIMES, names.TRAINING_RUNTIMES):
         if kind in (None, resource.kind):
-            yield resource, "get"
+            yield resource, "get" if asked.runtime else "get list"
     if asked.queue is not None:
         yield names.WORKLOADS, "list watch update"
         yield names.LOCAL_QUEUES, "get"
@@ -96,7 +100,7 @@ def _shown(rules: Iterable[JsonObject], right: Right) -> bool:
         _holds(rule, "verbs", right.verb)
         and _holds(rule, "apiGroups", right.resource.group)
         and _holds(rule, "resources", right.resource.plural)
-        and not dig(rule, "resourceNames")
+        and (not dig(rule, "resourceNames") or (right.name and _holds(rule, "resourceNames", right.name)))
         for rule in rules
     )
 
