@@ -99,6 +99,20 @@ def test_a_runtime_is_warned_of_once(capsys: pytest.CaptureFixture[str]) -> None
     assert all("DISPATCH_RESTART_ATTEMPT" in line for line in lines)
 
 
+def test_replicated_jobs_that_are_not_given_a_are_named_once(capsys: pytest.CaptureFixture[str]) -> None:
+    job = parse_trainjob(
+        {
+            "metadata": {"name": "a", "uid": "u", "resourceVersion": "1"},
+            "spec": {"runtimeRef": {"kind": "TrainingRuntime", "name": "mpi"}},
+        }
+    )
+    for _ in range(2):
+        warn_of_runtime(Started(job, adopted=False, annotation_only=("launcher", "cache")))
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("warning: TrainingRuntime mpi: the containers of launcher, cache are not given DISPATCH_")
+    assert names.ADMISSION_COUNT in line
+
+
 @pytest.mark.parametrize(
     ("resource", "said"),
     [(names.PODS, "its pods to end"), (names.WORKLOADS, "Kueue to make its Workload"), (names.EVENTS, "API server")],

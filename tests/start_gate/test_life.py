@@ -47,7 +47,7 @@ def test_from_start_to_stop(place: Place) -> None:
     asked = site.asked(queue)
     started = site.begin(asked)
     job = started.job
-    assert (started.adopted, started.warnings) == (False, ())
+    assert (started.adopted, started.warnings, started.annotation_only) == (False, (), ())
     assert (job.gates.value, job.suspended, job.count) == (names.GATE, True, 0)
     assert site.stands(job, JobState.GATED, "not opened yet").admission_count == 0
 

@@ -1,12 +1,13 @@
 """Scenarios from public bug reports (BL-…), as far as they are about real systems.
 
 What is tested: the comma list of gates on the real webhooks (BL-13), runtimes that run ended jobs again (BL-14), names
-at their limits against the real JobSet (BL-16), runtimes that restart inside an admission (BL-17), and other writers
-between our read and our write (BL-21, BL-22).
+at their limits against the real JobSet (BL-16), runtimes that restart inside an admission (BL-17), whose containers the
+real Trainer gives A, and other writers between our read and our write (BL-21, BL-22).
 """
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from typing import Any
 
@@ -124,6 +125,32 @@ def test_a_runtime_that_is_warned_of(site: Site, edit: Callable[[JsonObject], ob
     warnings = site.begin(site.asked(None, runtime=name)).warnings
     assert len(warnings) == len(fields)
     assert [field for field, warning in zip(fields, warnings, strict=True) if field not in warning] == []
+
+
+def test_replicated_jobs_whose_containers_are_not_given_a_are_named(site: Site) -> None:
+    """Seen in the JobSet that Trainer makes: each of the others has the variable, these have not."""
+
+    def add_launcher(jobset: JsonObject) -> None:
+        launcher = copy.deepcopy(jobset["replicatedJobs"][0])
+        launcher["name"] = "launcher"
+        del launcher["template"]["metadata"]
+        jobset["replicatedJobs"].append(launcher)
+
+    name = f"launcher-{str(ULID()).lower()}"
+    site.runtime(name, add_launcher)
+    started = site.begin(site.asked(None, runtime=name))
+    assert started.annotation_only == ("launcher",)
+    until("the JobSet", lambda: site.get(names.JOBSETS, started.job.meta.name))
+    jobset = site.get(names.JOBSETS, started.job.meta.name)
+    assert jobset is not None
+    without = [
+        job["name"]
+        for job in jobset["spec"]["replicatedJobs"]
+        for container in job["template"]["spec"]["template"]["spec"]["containers"]
+        if names.ENV_ADMISSION_COUNT not in {env["name"] for env in container.get("env", [])}
+    ]
+    assert tuple(without) == started.annotation_only
+    site.end(started.job)
 
 
 # BL-16

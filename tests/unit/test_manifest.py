@@ -1,7 +1,7 @@
 """The TrainJob that Start sends, and what is refused before it is built.
 
-Aspects: closed in both modes; A at 0 in every replicated job; what containers read; what the user gave is kept; what
-belongs to the gates; the hash of a request.
+Aspects: closed in both modes; A at 0 in every replicated job; what containers read, and those of which replicated
+jobs do not; what the user gave is kept; what belongs to the gates; the hash of a request.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from dispatch_gates.contract.count import count_of_patches, our_patches, patched_jobs, runtime_patch
 from dispatch_gates.contract.identity import Identity
-from dispatch_gates.contract.manifest import JobSpec, SpecError, manifest, problems
+from dispatch_gates.contract.manifest import JobSpec, SpecError, annotation_only, manifest, parse_runtime, problems
 from dispatch_gates.contract.names import (
     ADMISSION_GATED_BY,
     GATE,
@@ -42,6 +42,9 @@ ENV = [
         "valueFrom": {"fieldRef": {"fieldPath": "metadata.labels['jobset.sigs.k8s.io/restart-attempt']"}},
     },
 ]
+
+
+STEP = "trainer.kubeflow.org/trainjob-ancestor-step"
 
 
 def built(**more: Any) -> JsonObject:
@@ -95,6 +98,47 @@ def test_what_containers_read(spec: JsonObject, paths: list[tuple[str, ...]]) ->
         assert env[-4:] == (ENV if path in paths else [])
     if spec.get("trainer"):
         assert body["spec"]["trainer"]["env"][0] == {"name": "A", "value": "b"}
+
+
+def step(name: str, label: str | None, container: str) -> JsonObject:
+    metadata = {} if label is None else {"labels": {STEP: label}}
+    pod = {"spec": {"containers": [{"name": "sidecar"}, {"name": container}]}}
+    return {"name": name, "template": {"metadata": metadata, "spec": {"template": pod}}}
+
+
+@pytest.mark.parametrize(
+    ("replicated", "mpi", "spec", "expected"),
+    [
+        ([step("node", "trainer", "node")], None, {}, ()),
+        ([step("node", None, "node")], None, {}, ("node",)),
+        ([step("node", "trainer", "main")], None, {}, ("node",)),
+        ([step("node", "trainer", "node"), step("launcher", None, "launcher")], None, {}, ("launcher",)),
+        ([step("data", "dataset-initializer", "dataset-initializer")], None, {"initializer": {"dataset": {}}}, ()),
+        ([step("data", "dataset-initializer", "dataset-initializer")], None, {"initializer": {"model": {}}}, ("data",)),
+        ([step("data", "dataset-initializer", "node")], None, {"initializer": {"dataset": {}}}, ("data",)),
+        ([step("launcher", "trainer", "node"), step("node", None, "node")], {}, {}, ("node",)),
+        ([step("launcher", "trainer", "node"), step("node", None, "node")], {"runLauncherAsNode": True}, {}, ()),
+        ([{"name": "bare"}], None, {}, ("bare",)),
+    ],
+    ids=[
+        "the trainer's",
+        "no label",
+        "another container",
+        "beside the trainer's",
+        "an initializer's",
+        "an initializer's that the job does not ask for",
+        "an initializer's, another container",
+        "MPI",
+        "MPI, the launcher is a node",
+        "nothing",
+    ],
+)
+def test_whose_containers_are_not_given_a(
+    replicated: list[JsonObject], mpi: JsonObject | None, spec: JsonObject, expected: tuple[str, ...]
+) -> None:
+    policy = {} if mpi is None else {"mlPolicy": {"mpi": mpi}}
+    runtime = parse_runtime({"spec": {**policy, "template": {"spec": {"replicatedJobs": replicated}}}})
+    assert annotation_only(runtime, spec) == expected
 
 
 def test_what_was_given_is_kept_and_not_changed() -> None:

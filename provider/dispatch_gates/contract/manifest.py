@@ -12,12 +12,13 @@ from typing import Any, Final
 from dispatch_gates.contract import names
 from dispatch_gates.contract.count import patched_jobs, runtime_patch, template_count
 from dispatch_gates.contract.identity import Identity
-from dispatch_gates.contract.objects import JsonObject, dig, entries, number, text
+from dispatch_gates.contract.objects import JsonObject, dig, entries, flag, number, text
 from dispatch_gates.contract.syntax import KEY, NAME, is_annotation_key, is_label_key, is_label_value, quantity
 
 OUR_ENV: Final = frozenset({names.ENV_ULID, names.ENV_SUBMISSION, names.ENV_ADMISSION_COUNT, names.ENV_RESTART_ATTEMPT})
 _INITIALIZERS: Final = ("dataset", "model")
-_TRAINER: Final = "node"  # the replicated job that Trainer gives the number of nodes
+_TRAINER: Final = "node"  # the replicated job that Trainer gives the number of nodes, and its container
+_STEP: Final = "trainer.kubeflow.org/trainjob-ancestor-step"  # the label that says what a replicated job is for
 _MAX_NAME: Final = 63
 # JobSet checks `<job>-<replicated job>-<job index>-<pod index>-` and the five random characters of a pod's name.
 _POD_SUFFIX: Final = len("-abcde")
@@ -215,6 +216,28 @@ def _containers(spec: Mapping[str, Any]) -> list[tuple[str, ...]]:
         ("trainer",),
         *(("initializer", name) for name in _INITIALIZERS if isinstance(dig(spec, "initializer", name), Mapping)),
     ]
+
+
+def annotation_only(runtime: Runtime, spec: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the replicated jobs none of whose containers Trainer gives what `manifest` adds to `env`.
+
+    Their pods carry A as an annotation alone. Trainer goes by the step that a replicated job is labelled with and by
+    the name of the container, `node` being the trainer's; where MPI's launcher is a node, `node` is the trainer's, too.
+    """
+    given = {path[-1] for path in _containers(spec)}
+    launcher_is_node = flag(runtime.raw, "spec", "mlPolicy", "mpi", "runLauncherAsNode")
+    found = []
+    for job in entries(runtime.raw, "spec", "template", "spec", "replicatedJobs"):
+        name, step = text(job, "name") or "", text(job, "template", "metadata", "labels", _STEP) or ""
+        if launcher_is_node and name == _TRAINER:
+            step = "trainer"
+        containers = entries(job, "template", "spec", "template", "spec", "containers")
+        container = _TRAINER if step == "trainer" else step
+        if step.removesuffix("-initializer") not in given or container not in {
+            text(each, "name") for each in containers
+        }:
+            found.append(name)
+    return tuple(found)
 
 
 def _environment(identity: Identity) -> list[JsonObject]:

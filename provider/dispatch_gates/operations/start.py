@@ -10,7 +10,15 @@ from dispatch_gates.contract.execution import parse_pod
 from dispatch_gates.contract.guard_rails import Level
 from dispatch_gates.contract.hazards import hazards
 from dispatch_gates.contract.identity import Identity
-from dispatch_gates.contract.manifest import JobSpec, Runtime, manifest, name_problem, parse_runtime, problems
+from dispatch_gates.contract.manifest import (
+    JobSpec,
+    Runtime,
+    annotation_only,
+    manifest,
+    name_problem,
+    parse_runtime,
+    problems,
+)
 from dispatch_gates.contract.objects import JsonObject, listed, number, parse_meta
 from dispatch_gates.contract.readback import differences
 from dispatch_gates.contract.trainjob import TrainJob, parse_trainjob
@@ -44,12 +52,14 @@ _EARLIER: Final = 20
 class Started:
     """A job that is recorded by the API server; closed, unless it was taken over open.
 
-    `warnings` are for people: what the runtime may do inside one admission.
+    `warnings` are for people: what the runtime may do inside one admission. `annotation_only` are the replicated jobs
+    whose containers are not given A: their pods carry it as an annotation.
     """
 
     job: TrainJob
     adopted: bool
     warnings: tuple[str, ...] = ()
+    annotation_only: tuple[str, ...] = ()
 
 
 def start(
@@ -71,9 +81,11 @@ def start(
         yield from _refuse_restarts(asked.namespace, runtime)
     body = manifest(asked, [name for name, *_ in runtime.replicated_jobs])
     job, adopted = yield from _create(asked, body)
-    warnings = tuple(str(hazard) for hazard in hazards(runtime))
+    started = Started(
+        job, adopted, tuple(str(hazard) for hazard in hazards(runtime)), annotation_only(runtime, asked.spec)
+    )
     if adopted and job.past_gate:
-        return Started(job, adopted, warnings)
+        return started
     if changed := differences(body, job.raw, adopted=adopted):
         what = "; ".join(str(difference) for difference in changed)
         yield from _stop_and_refuse(job, f"the API server holds something else than was sent: {what}")
@@ -86,7 +98,7 @@ def start(
         ) from error
     if why:
         yield from _stop_and_refuse(job, why)
-    return Started(job, adopted, warnings)
+    return started
 
 
 def _runtime(asked: JobSpec) -> Operation[Runtime]:

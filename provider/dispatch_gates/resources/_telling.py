@@ -13,7 +13,9 @@ from collections.abc import Mapping
 from typing import Final, TypeVar
 
 from dispatch_gates.contract.names import (
+    ADMISSION_COUNT,
     ADMISSION_GATED_BY,
+    ENV_ADMISSION_COUNT,
     ENV_RESTART_ATTEMPT,
     JOBS,
     JOBSETS,
@@ -63,21 +65,32 @@ _TODO: Final[Mapping[str, str]] = {
 
 
 def warn_of_runtime(done: Started) -> None:
-    """Print what the job's runtime may do inside one admission, once in a process however many jobs use it."""
-    said = (*done.job.runtime, *done.warnings)
-    with _lock:
-        new = said not in _said
-        _said.add(said)
-    if new and done.warnings:
-        say(
-            "warning",
-            f"{' '.join(done.job.runtime)} can begin an execution again under the same A: {'; '.join(done.warnings)}. "
-            f"Compare (A, {ENV_RESTART_ATTEMPT}) before writing to shared storage, or change the runtime.",
+    """Print what the job's runtime may do inside one admission, and which of its pods are not given A.
+
+    Once in a process, however many jobs use it.
+    """
+    runtime = " ".join(done.job.runtime)
+    lines = set()
+    if done.warnings:
+        lines.add(
+            f"{runtime} can begin an execution again under the same A: {'; '.join(done.warnings)}. "
+            f"Compare (A, {ENV_RESTART_ATTEMPT}) before writing to shared storage, or change the runtime."
         )
+    if done.annotation_only:
+        lines.add(
+            f"{runtime}: the containers of {', '.join(done.annotation_only)} are not given {ENV_ADMISSION_COUNT}: "
+            "they are neither the trainer's nor an initializer's of the job. Their pods carry A as the annotation "
+            f"{ADMISSION_COUNT}: if they write to shared storage, have the runtime give it to them, by fieldRef."
+        )
+    with _lock:
+        new = lines - _said
+        _said.update(new)
+    for line in sorted(new):
+        say("warning", line)
 
 
 _lock: Final = threading.Lock()
-_said: Final[set[tuple[str, ...]]] = set()
+_said: Final[set[str]] = set()
 _FIRST_SECONDS = 5.0
 """After how long a wait is told of for the first time."""
 _AGAIN_SECONDS = 30.0
