@@ -48,8 +48,8 @@ class ProofError(Exception):
 ProofError.__module__ = "dispatch_infra"
 
 
-def accounts_work(accounts: Mapping[str, str]) -> Operation[None]:
-    """Raise `ProofError` unless each account has the right that its manager lives by."""
+def accounts_problem(accounts: Mapping[str, str]) -> Operation[str]:
+    """Return which account lacks the right that its manager lives by, and what to do, or nothing."""
     for who, (verb, resource) in _WORK.items():
         namespace, _, name = accounts[who].partition(":")
         user = f"system:serviceaccount:{namespace}:{name}"
@@ -64,11 +64,12 @@ def accounts_work(accounts: Mapping[str, str]) -> Operation[None]:
         }
         review = yield Create(names.SUBJECT_REVIEWS, body)
         if not flag(review, "status", "allowed"):
-            raise ProofError(
+            return (
                 f"{user} may not {verb} {resource} in all namespaces, so it is not the account of {who}: the guard "
                 f"rails would keep the real one from its work. Set guardRailAccounts.{camel(who)} to the account that "
                 "its Deployment names, as NAMESPACE:NAME."
             )
+    return ""
 
 
 def rails_hold(namespace: str, level: Level) -> Operation[Level]:
@@ -128,12 +129,24 @@ def _run(props: Props, operation: Operation[Any]) -> Any:
     raise ProofError(message)  # outside the handler, so that no second traceback is printed
 
 
+def _read(id_: str, props: Props, operation: Operation[str]) -> ReadResult:
+    """Tell what is found now: a problem is drift, and the next update fails or mends it."""
+    problem = _run(props, operation)
+    if problem:
+        pulumi.log.warn(problem)
+    return ReadResult(id_, {**props, "proven": problem or props.get("wanted")})
+
+
 class ProvenAccountsProvider(_Provider):
     """Asks whether the accounts are those of the managers."""
 
     def proof(self, props: Props) -> Operation[Any]:
         """Return the questions."""
-        return accounts_work(props["accounts"])
+        return _no_problem(accounts_problem(props["accounts"]), None)
+
+    def read(self, id_: str, props: Props) -> ReadResult:
+        """Tell whether they still are."""
+        return _read(id_, props, accounts_problem(props["accounts"]))
 
 
 class ProvenGuardRailsProvider(_Provider):
@@ -166,10 +179,7 @@ class ProvenClusterQueueProvider(_Provider):
 
     def read(self, id_: str, props: Props) -> ReadResult:
         """Tell whether it still does."""
-        problem = _run(props, foreign_queue.problem(props["cluster_queue"], props["wanted"]))
-        if problem:
-            pulumi.log.warn(problem)
-        return ReadResult(id_, {**props, "proven": problem or props["wanted"]})
+        return _read(id_, props, foreign_queue.problem(props["cluster_queue"], props["wanted"]))
 
 
 class WiredClusterQueueProvider(ProvenClusterQueueProvider):

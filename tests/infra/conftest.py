@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 from dispatch_local import build, images, programs, waiting
 from dispatch_local.cluster import Cluster
 from infra.guest import User
+from resources.stacks import Stack
 
 
 @pytest.fixture(scope="package")
@@ -23,6 +25,15 @@ def cluster() -> Iterator[Cluster]:
     finally:
         if not kept:
             cluster.down()
+
+
+@pytest.fixture
+def stack(cluster: Cluster, tmp_path: Path) -> Iterator[Stack]:
+    env = cluster.pulumi_env(tmp_path)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PATH", env["PATH"])
+        yield Stack("infra", tmp_path, env)
+    gc.collect()
 
 
 @pytest.fixture(scope="package")

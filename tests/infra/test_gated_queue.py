@@ -11,8 +11,6 @@ it, before the LocalQueue leads to it, and a job that waits goes along.
 
 from __future__ import annotations
 
-import gc
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -49,15 +47,6 @@ def world(cluster: Cluster) -> World:
             world.create(names.ADMISSION_CHECKS, check, cluster_scoped=True, spec={"controllerName": controller})
             world.activate(check)
     return world
-
-
-@pytest.fixture
-def stack(cluster: Cluster, tmp_path: Path) -> Iterator[Stack]:
-    env = cluster.pulumi_env(tmp_path)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PATH", env["PATH"])
-        yield Stack("foreign-queue", tmp_path, env)
-    gc.collect()
 
 
 def manifest(world: World, *covered: str) -> JsonObject:
