@@ -10,7 +10,7 @@ Every write carries the resourceVersion that it was decided on: `Replace` and `R
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias, TypeVar
 
@@ -43,7 +43,8 @@ class Watch:
     """Wait for changes after `resource_version`, `seconds` at most. Replied with `Changes`, at the first of them.
 
     One object by `name`, or those that match `selector`. With `settle` the reply comes once no more changes came for
-    so many seconds, and holds them all.
+    so many seconds, and holds them all. With `until` it comes at the first object that this is true of, and holds those
+    before it, too; or earlier, so whoever asked has to look. Each reply ends a stream, and with it a connection.
     """
 
     resource: Resource
@@ -53,6 +54,7 @@ class Watch:
     name: str = ""
     selector: str = ""
     settle: float = 0.0
+    until: Callable[[JsonObject], bool] | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True)

@@ -466,6 +466,16 @@ def test_watch_asks_for_what_it_says() -> None:
     }
 
 
+def test_watch_goes_on_until_what_is_wanted() -> None:
+    """On one connection. A stream that ends before is a reply all the same."""
+    stream = streaming(_line("ADDED", "p"), _line("MODIFIED", "q"), _line("MODIFIED", "r"), linger=5)
+    changes, asked = returns(stream, Watch(PODS, TEAM, "7", 300.0, until=lambda body: body["metadata"]["name"] == "q"))
+    assert [body["metadata"]["name"] for body, _ in changes.events] == ["p", "q"]
+    assert len(asked) == 1
+    changes, _ = returns(streaming(_line("ADDED", "p")), Watch(PODS, TEAM, "7", 300.0, until=lambda _: False))
+    assert [body["metadata"]["name"] for body, _ in changes.events] == ["p"]
+
+
 @pytest.mark.parametrize(("kind", "deleted"), [("ADDED", False), ("MODIFIED", False), ("DELETED", True)])
 def test_watch_replies_at_the_first_change(kind: str, deleted: bool) -> None:
     changes, _ = returns(streaming(_line(kind, "p"), _line("ADDED", "q"), linger=1), WATCH)

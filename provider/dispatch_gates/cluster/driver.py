@@ -164,7 +164,7 @@ class Driver:
                 return
 
     async def _watch(self, request: Watch) -> Changes:
-        """Wait for the first change, or until changes have settled.
+        """Wait for the first change (that is wanted), or until changes have settled.
 
         A stream that ends early without one is watched again by whoever asked. What has come when
         the stream breaks is handed out.
@@ -177,9 +177,10 @@ class Driver:
             async with asyncio.timeout(request.seconds) as limit:
                 async for event in stream:
                     events.append(event)
-                    if not request.settle:
+                    if request.settle:
+                        limit.reschedule(min(end, loop.time() + request.settle))
+                    elif request.until is None or request.until(event[0]):
                         break
-                    limit.reschedule(min(end, loop.time() + request.settle))
                 if not events:
                     await asyncio.sleep(0.1)  # a server that closes at once must not be asked in a tight loop
         except TimeoutError:

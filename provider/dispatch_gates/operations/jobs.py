@@ -33,6 +33,11 @@ def await_workload(job: TrainJob, seconds: float, enough: Callable[[Workload], b
     """Wait until the job's Workload is as wanted, `seconds` at most; return it as last seen, None if never."""
     selector = f"{JOB_UID}={job.meta.uid}"
     left = seconds
+
+    def wanted(raw: JsonObject) -> bool:
+        seen = _owned(job, (raw,))
+        return seen is not None and enough(seen)
+
     while True:
         listing = yield from select(WORKLOADS, job.meta.namespace, selector)
         last, version = _owned(job, listing.items), listing.resource_version
@@ -40,7 +45,9 @@ def await_workload(job: TrainJob, seconds: float, enough: Callable[[Workload], b
             while not (last is not None and enough(last)):
                 if left <= 0:
                     return last
-                changes: Changes = yield Watch(WORKLOADS, job.meta.namespace, version, left, selector=selector)
+                changes: Changes = yield Watch(
+                    WORKLOADS, job.meta.namespace, version, left, selector=selector, until=wanted
+                )
                 left = changes.seconds_left
                 for raw, deleted in changes.events:
                     version = parse_meta(raw).resource_version
