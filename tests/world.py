@@ -710,9 +710,7 @@ def controller_kubeconfig(world: World, path: Path, lease: str = "tests") -> Pat
 
     Where the guard rails do not hold, it is an account of another name, which they do not know.
     """
-    home = World(world.cluster, names.CONTROLLER_NAMESPACE)
-    if home.get(names.NAMESPACES, home.namespace, cluster_scoped=True) is None:
-        home.create(names.NAMESPACES, home.namespace, cluster_scoped=True)
+    home = _controllers_home(world)
     name = _controller_of(world)
     subject = {"kind": "ServiceAccount", "name": name, "namespace": home.namespace}
     role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name}
@@ -728,6 +726,14 @@ def controller_kubeconfig(world: World, path: Path, lease: str = "tests") -> Pat
     await_rights(home, name, cluster_rules(names.ADMISSION_CHECK)[-1])
     await_rights(home, name, namespace_rules(lease)[-1], home.namespace)
     return write_kubeconfig(path, home, token_of(home, name))
+
+
+def _controllers_home(world: World) -> World:
+    """Return the namespace of the controllers; make it where infra/ has not."""
+    home = World(world.cluster, names.CONTROLLER_NAMESPACE)
+    if home.get(names.NAMESPACES, home.namespace, cluster_scoped=True) is None:
+        home.create(names.NAMESPACES, home.namespace, cluster_scoped=True)
+    return home
 
 
 def _controller_of(world: World) -> str:
@@ -752,7 +758,7 @@ def adapter(world: World) -> Target:
 
 def let_adapter_read_leases(world: World) -> None:
     """Let the adapter's account read every Lease beside the controller's: those of tests have names of their own."""
-    home, name = World(world.cluster, names.CONTROLLER_NAMESPACE), "tests-adapter-leases"
+    home, name = _controllers_home(world), "tests-adapter-leases"
     rule = {"apiGroups": [names.LEASES.group], "resources": [names.LEASES.plural], "verbs": ["get"]}
     subject = {"kind": "ServiceAccount", "name": ADAPTER, "namespace": ADAPTER_HOME}
     if home.get(ROLES, name) is None:

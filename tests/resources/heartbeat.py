@@ -15,15 +15,15 @@ from world import World
 
 
 @contextmanager
-def heartbeat(world: World) -> Iterator[None]:
-    """Renew a Lease that lasts long, often: preflight then neither waits for it, nor gives up on a busy machine."""
+def heartbeat(world: World, seconds: float = 0.2) -> Iterator[None]:
+    """Renew a Lease that lasts long, every `seconds`: preflight neither waits long for it, nor gives up where busy."""
     stopped = threading.Event()
     there = World(world.cluster, names.CONTROLLER_NAMESPACE)
     if there.get(names.LEASES, LEASE) is None:
         there.create(names.LEASES, LEASE, spec={"holderIdentity": "tests", "leaseDurationSeconds": 60})
 
     def renew() -> None:
-        while not stopped.wait(0.2):
+        while not stopped.wait(seconds):
             now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
             there.change(names.LEASES, LEASE, partial(_set, now))
 

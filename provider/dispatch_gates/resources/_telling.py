@@ -59,7 +59,6 @@ _TODO: Final[Mapping[str, str]] = {
     JobState.DEACTIVATED: "Activate its Workload, or set `hold=True` and then `hold=False`.",
     JobState.SUSPENDED: "Set `hold=True` and then `hold=False`: that raises A. Resumed by hand it would run with the "
     "old one.",
-    JobState.DELETING: "A `pulumi refresh` drops it from the state once nothing of it is left.",
 }
 """What to do about the states that last until somebody does something."""
 
