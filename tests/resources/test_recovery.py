@@ -1,7 +1,7 @@
 """What goes wrong on the way: after each, the plain next run ends with one TrainJob, or says the one step to take.
 
-Covered: a job deleted by hand; another cluster, or none, behind the kubeconfig; checkpoints switched off; a gate that
-is not proven. Runs that are cut off: test_crashes.
+Covered: a job deleted by hand, its pods gone or not; another cluster, or none, behind the kubeconfig; checkpoints
+switched off; a gate that is not proven. Runs that are cut off: test_crashes.
 """
 
 from __future__ import annotations
@@ -13,6 +13,9 @@ import pytest
 import yaml
 
 from dispatch_gates.cluster import run
+from dispatch_gates.contract import names
+from dispatch_gates.contract.objects import JsonObject
+from dispatch_gates.contract.trainjob import TrainJob
 from dispatch_gates.operations.jobs import cluster_identity
 from dispatch_gates.operations.stop import delete_job
 from resources.programs import component, inputs, job_of, jobs_of, parts
@@ -36,7 +39,7 @@ def test_job_deleted_by_hand(world: World, stack: Stack) -> None:
     stack.up(program)
     job = job_of(world, stack)
     run(world.target, delete_job(world.namespace, job.meta.name, job.meta.uid))
-    until("the end of the TrainJob", lambda: not jobs_of(world, stack))
+    until("the end of all of it", lambda: not _left(world, job))
 
     stack.refresh()
     assert stack.resources("GatedTrainJob") == []
@@ -46,6 +49,33 @@ def test_job_deleted_by_hand(world: World, stack: Stack) -> None:
     stack.up(component(inputs(world), submission=2))
     assert job_of(world, stack).meta.name == f"{job.meta.name[:-1]}2"
     assert not job_of(world, stack).gates.closed
+    stack.destroy()
+
+
+def _left(world: World, job: TrainJob) -> list[JsonObject]:
+    """Return what is there of a job."""
+    owners = [world.get(kind, job.meta.name) for kind in (names.TRAINJOBS, names.JOBSETS)]
+    of_jobset = f"{names.JOBSET_NAME}={job.meta.name}"
+    return [*filter(None, owners), *world.list(names.JOBS, of_jobset), *world.list(names.PODS, of_jobset)]
+
+
+def test_job_deleted_by_hand_whose_pod_runs_on(served: World, stack: Stack) -> None:
+    """Dropped from the state it would be started anew beside that pod."""
+    stack.up(component(inputs(served)))
+    job = job_of(served, stack)
+    pod = served.running(job, 1)
+    served.linger(pod)
+    run(served.target, delete_job(served.namespace, job.meta.name, job.meta.uid))
+    until("the end of the TrainJob", lambda: not jobs_of(served, stack))
+
+    stack.refresh()
+    kept = stack.outputs("GatedTrainJob")
+    assert (kept["state"], kept["uid"]) == ("Deleting", job.meta.uid)
+    assert pod["metadata"]["name"] in kept["reason"]
+    served.let_go(pod)
+    until("the end of all of it", lambda: not _left(served, job))
+    stack.refresh()
+    assert stack.resources("GatedTrainJob") == []
     stack.destroy()
 
 
