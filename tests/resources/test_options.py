@@ -26,7 +26,7 @@ from dispatch_gates.resources.job_inputs import JobInputs
 from resources.programs import component, inputs, job_of, jobs_of, parts
 from resources.requests_log import RequestsLog
 from resources.stacks import Stack
-from world import World, until
+from world import World
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning"),
@@ -254,4 +254,4 @@ def test_deletion_says_what_it_waits_for(served: World, stack: Stack) -> None:
 
     assert stack.destroy(tell=tell)["delete"] == 5
     assert f"TrainJob {served.namespace}/{job.meta.name}: waiting for its pods to end" in told[0]
-    until("the end of the pod", lambda: not served.pods_of(job))
+    assert served.pods_of(job) == ()
