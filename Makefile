@@ -59,6 +59,10 @@ prove: programs ## Search every order of events with the code that ships, mutant
 soak: programs ## Hundreds of runs of the readmission gate on a real cluster (ARGS='--count 240 --seed 1'; --help)
 	@$(BIN)/python -m readmission.soak $(ARGS)
 
+.PHONY: soak-crashes
+soak-crashes: programs ## Each request of `pulumi up` and `destroy` cut off in each way, and the plain next run
+	@$(BIN)/python -m pytest tests/resources/soak_crashes.py
+
 .PHONY: programs
 programs: $(READY) ## Build what the local cluster runs (30 min when nothing is cached)
 	@echo "== programs of the local cluster"

@@ -30,7 +30,9 @@ VARIABLE: Final = "DISPATCH_TEST_CUT"
 FOLDER: Final = Path(__file__).parent / "cut"
 """What goes on PYTHONPATH."""
 
-How = Literal["killed before", "killed after", "reply lost", "engine killed", "interrupted", "interrupted twice"]
+How = Literal[
+    "killed before", "killed after", "reply lost", "engine killed", "interrupted", "interrupted twice", "let through"
+]
 
 
 @dataclass(frozen=True)
@@ -39,7 +41,7 @@ class Cut:
 
     Killed before the request is sent, or once it was answered: the provider, with SIGKILL. Reply lost: it lives, and
     is told that there was no answer. Engine killed: with SIGKILL, and the provider goes on. Interrupted: the engine
-    gets SIGINT, once or twice, and the request is sent after that.
+    gets SIGINT, once or twice, and the request is sent after that. Let through: nothing is done; the places are noted.
     """
 
     place: str
@@ -47,6 +49,9 @@ class Cut:
 
     def __str__(self) -> str:
         return f"{self.how} at {self.place}"
+
+
+UNCUT: Final = Cut("any", "let through")
 
 
 class Watched:
@@ -62,10 +67,15 @@ class Watched:
         asked = json.dumps({**asdict(self._cut), "note": str(self._note)})
         return {VARIABLE: asked, "PYTHONPATH": os.pathsep.join((str(FOLDER), os.environ.get("PYTHONPATH", "")))}
 
+    def noted(self) -> list[str]:
+        """Return the id of the process in which it came to pass; of a run that was let through, its places."""
+        assert self._note.exists(), f"the run was never {self._cut}"
+        return list(dict.fromkeys(self._note.read_text().splitlines()))
+
     def provider(self) -> int:
         """Return the id of the process in which it came to pass; fail where it never did."""
-        assert self._note.exists(), f"the run was never {self._cut}"
-        return int(self._note.read_text())
+        (process,) = self.noted()
+        return int(process)
 
 
 def install() -> None:
@@ -80,20 +90,22 @@ def install() -> None:
     async def cut_off(self: Driver, request: Request) -> Any:
         made = ("preflight " if _in_preflight.get() else "") + _label(request)
         counts[made] += 1
-        if f"{made} {counts[made]}" != place:
-            return await perform(self, request)
-        _note(note)
-        for number in _BEFORE.get(how, ()):
-            os.kill(os.getpid() if how.startswith("killed") else os.getppid(), number)
-            await asyncio.sleep(0.5)  # so that the engine takes two for two, and acts on them
+        here = f"{made} {counts[made]}"
+        if how == "let through":
+            _note(note, here)
+        if here == place:
+            _note(note, str(os.getpid()))
+            for number in _BEFORE.get(how, ()):
+                os.kill(os.getpid() if how.startswith("killed") else os.getppid(), number)
+                await asyncio.sleep(0.5)  # so that the engine takes two for two, and acts on them
         try:
             reply = await perform(self, request)
         except ConflictError:
             counts[made] -= 1  # somebody else was faster, and nothing was applied: the place is the next try
             raise
-        if how == "killed after":
+        if here == place and how == "killed after":
             os.kill(os.getpid(), signal.SIGKILL)
-        if how == "reply lost":
+        if here == place and how == "reply lost":
             raise UnreachableError(f"{place}: no answer (lost by a test)")
         return reply
 
@@ -133,8 +145,9 @@ def _label(request: Request) -> str:
     return f"{type(request).__name__.lower()} {request.resource.plural}"
 
 
-def _note(path: Path) -> None:
-    path.write_text(str(os.getpid()))
+def _note(path: Path, line: str) -> None:
+    with path.open("a") as notes:
+        notes.write(f"{line}\n")
 
 
 def _outlive(engine: int) -> None:
