@@ -9,6 +9,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -76,18 +77,39 @@ def ensure_packages(wanted: Mapping[str, str], say: Callable[[str], None]) -> No
     say(f"installing Debian packages: {' '.join(missing)}")
     environment = os.environ | {"PATH": SYSTEM_PATH, "DEBIAN_FRONTEND": "noninteractive"}
     for arguments in (["update"], ["install", "--yes", "--no-install-recommends", *missing]):
-        done = subprocess.run(
-            # Somebody else may be installing: another start of a cluster, or the machine's own updates.
-            [apt, "--quiet", "--option", "DPkg::Lock::Timeout=600", *arguments],
-            env=environment,
-            capture_output=True,
-            text=True,
-            check=False,
-            stdin=subprocess.DEVNULL,
-        )
+        # Somebody else may be installing: another start of a cluster, or the machine's own updates.
+        command = [apt, "--quiet", "--option", "DPkg::Lock::Timeout=600", *arguments]
+        failed, errors = run_to_its_end(command, environment)
         # A failed update is no reason to stop: the lists on the machine may do.
-        if done.returncode and arguments[0] == "install":
-            raise MissingError(f"`{by_hand}` failed: {done.stderr.strip()[-1500:]}")
+        if failed and arguments[0] == "install":
+            raise MissingError(f"`{by_hand}` failed: {errors.strip()[-1500:]}")
+
+
+def run_to_its_end(command: list[str], environment: Mapping[str, str]) -> tuple[int, str]:
+    """Run a command that an interrupt does not cut off; return its exit code and what it wrote as errors.
+
+    The interrupt is raised once it has ended: dpkg, cut off half-way, refuses everything that comes after.
+    """
+    with tempfile.TemporaryFile() as errors:
+        # In a session of its own the terminal's Ctrl-C does not reach it.
+        process = subprocess.Popen(
+            command,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=errors,
+            start_new_session=True,
+        )
+        interrupt: KeyboardInterrupt | None = None
+        while process.returncode is None:
+            try:
+                process.wait()
+            except KeyboardInterrupt as error:
+                interrupt = error
+        if interrupt is not None:
+            raise interrupt
+        errors.seek(0)
+        return process.returncode, errors.read().decode(errors="replace")
 
 
 def _there(what: str) -> bool:
