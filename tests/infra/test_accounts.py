@@ -1,7 +1,7 @@
 """The accounts of the managers, with the real engine on a real cluster.
 
 One that has not its manager's right is refused, and the setting is named; one that loses it later is drift, which the
-next update refuses.
+next update refuses, and which is gone once the right is back.
 """
 
 from __future__ import annotations
@@ -71,3 +71,7 @@ def test_an_account_without_its_managers_right_is_refused_and_one_that_loses_it_
     assert not refreshed.unchanged
     assert refused in refreshed.printed
     assert refused in stack.up_fails(program)
+
+    bind(world)
+    stack.refresh()
+    assert stack.up(program).unchanged
