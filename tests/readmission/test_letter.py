@@ -49,7 +49,7 @@ LETTER: Mutations = (
     ),
 )
 WITHOUT_PODS: Mutations = (
-    ("dispatch_gates.contract.execution", "for pod in self.pods if pod.may_run", "for pod in () if pod.may_run"),
+    ("dispatch_gates.contract.execution", "*alive(self.pods)", "*alive(())"),
     (
         "dispatch_gates.contract.execution",
         "return stopped and self.active == 0 and self.terminating == 0",

@@ -58,3 +58,12 @@ def job_of(world: World, stack: Stack) -> TrainJob:
     """Return the one TrainJob that a stack started."""
     (raw,) = jobs_of(world, stack)
     return parse_trainjob(raw)
+
+
+def remains_of(job: TrainJob, world: World) -> list[str]:
+    """Return what there is of a job that should be gone."""
+    found = [raw for raw in world.list(names.TRAINJOBS) if raw["metadata"]["uid"] == job.meta.uid]
+    found += [raw for raw in world.list(names.JOBSETS) if raw["metadata"]["name"] == job.meta.name]
+    for resource in (names.JOBS, names.PODS):
+        found += world.list(resource, f"{names.JOBSET_NAME}={job.meta.name}")
+    return [f"{raw.get('kind')} {raw['metadata']['name']}" for raw in found]

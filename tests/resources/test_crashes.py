@@ -20,11 +20,10 @@ from pathlib import Path
 
 import pytest
 
-from dispatch_gates.contract import names
 from dispatch_gates.contract.objects import JsonObject
-from dispatch_gates.contract.trainjob import TrainJob, parse_trainjob
+from dispatch_gates.contract.trainjob import parse_trainjob
 from resources.cutting import UNCUT, Cut, How, Watched
-from resources.programs import component, inputs, job_of, jobs_of
+from resources.programs import component, inputs, job_of, jobs_of, remains_of
 from resources.requests_log import RequestsLog
 from resources.stacks import PROJECT, Program, RunFailedError, Stack
 from world import World, until
@@ -196,15 +195,6 @@ def assert_recorded(stack: Stack, world: World) -> None:
     job = job_of(world, stack)
     assert stack.outputs("GatedTrainJob")["uid"] == stack.outputs("JobOpening")["uid"] == job.meta.uid
     assert stack.pending() == []
-
-
-def remains_of(job: TrainJob, world: World) -> list[str]:
-    """Return what there is of a job that should be gone."""
-    found = [raw for raw in world.list(names.TRAINJOBS) if raw["metadata"]["uid"] == job.meta.uid]
-    found += [raw for raw in world.list(names.JOBSETS) if raw["metadata"]["name"] == job.meta.name]
-    for resource in (names.JOBS, names.PODS):
-        found += world.list(resource, f"{names.JOBSET_NAME}={job.meta.name}")
-    return [f"{raw.get('kind')} {raw['metadata']['name']}" for raw in found]
 
 
 @pytest.mark.parametrize(

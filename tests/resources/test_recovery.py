@@ -13,12 +13,9 @@ import pytest
 import yaml
 
 from dispatch_gates.cluster import run
-from dispatch_gates.contract import names
-from dispatch_gates.contract.objects import JsonObject
-from dispatch_gates.contract.trainjob import TrainJob
 from dispatch_gates.operations.jobs import cluster_identity
 from dispatch_gates.operations.stop import delete_job
-from resources.programs import component, inputs, job_of, jobs_of, parts
+from resources.programs import component, inputs, job_of, jobs_of, parts, remains_of
 from resources.requests_log import RequestsLog
 from resources.stacks import LEASE, Stack
 from world import World, until
@@ -39,7 +36,7 @@ def test_job_deleted_by_hand(world: World, stack: Stack) -> None:
     stack.up(program)
     job = job_of(world, stack)
     run(world.target, delete_job(world.namespace, job.meta.name, job.meta.uid))
-    until("the end of all of it", lambda: not _left(world, job))
+    until("the end of all of it", lambda: not remains_of(job, world))
 
     stack.refresh()
     assert stack.resources("GatedTrainJob") == []
@@ -50,13 +47,6 @@ def test_job_deleted_by_hand(world: World, stack: Stack) -> None:
     assert job_of(world, stack).meta.name == f"{job.meta.name[:-1]}2"
     assert not job_of(world, stack).gates.closed
     stack.destroy()
-
-
-def _left(world: World, job: TrainJob) -> list[JsonObject]:
-    """Return what is there of a job."""
-    owners = [world.get(kind, job.meta.name) for kind in (names.TRAINJOBS, names.JOBSETS)]
-    of_jobset = f"{names.JOBSET_NAME}={job.meta.name}"
-    return [*filter(None, owners), *world.list(names.JOBS, of_jobset), *world.list(names.PODS, of_jobset)]
 
 
 def test_job_deleted_by_hand_whose_pod_runs_on(served: World, stack: Stack) -> None:
@@ -73,7 +63,7 @@ def test_job_deleted_by_hand_whose_pod_runs_on(served: World, stack: Stack) -> N
     assert (kept["state"], kept["uid"]) == ("Deleting", job.meta.uid)
     assert pod["metadata"]["name"] in kept["reason"]
     served.let_go(pod)
-    until("the end of all of it", lambda: not _left(served, job))
+    until("the end of all of it", lambda: not remains_of(job, served))
     stack.refresh()
     assert stack.resources("GatedTrainJob") == []
     stack.destroy()

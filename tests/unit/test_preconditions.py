@@ -198,8 +198,8 @@ TABLE: dict[str, Mutant] = {
     ),
     "pods found by what the tenant cannot forge away: without an owner": Mutant(
         EXECUTION,
-        "*sorted(str(pod) for pod in self.pods if pod.may_run),",
-        "*sorted(str(pod) for pod in self.pods if pod.may_run and pod.meta.owner),",
+        "*alive(self.pods),",
+        "*alive(pod for pod in self.pods if pod.meta.owner),",
         "waits for a pod: without an owner",
     ),
     "pods found by what the tenant cannot forge away: one without labels counts in its Job": Mutant(

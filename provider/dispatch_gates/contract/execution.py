@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from dispatch_gates.contract.count import Count, agreed, parse_count, template_count
@@ -100,6 +100,11 @@ class Pod:
         return f"pod {self.meta.name} ({self.phase or 'no phase'}{where}{ending})"
 
 
+def alive(pods: Iterable[Pod]) -> list[str]:
+    """Name the pods that may still run, in order."""
+    return sorted(str(pod) for pod in pods if pod.may_run)
+
+
 @dataclass(frozen=True)
 class Evidence:
     """What one pass has read of an execution, the pods last; and what of it could not be read, in words."""
@@ -112,7 +117,7 @@ class Evidence:
     def remains(self) -> tuple[str, ...]:
         """Name everything that keeps the execution from being over, pods first; empty means quiescent."""
         return (
-            *sorted(str(pod) for pod in self.pods if pod.may_run),
+            *alive(self.pods),
             *self.unreadable,
             *self._unsuspended(),
             *sorted(_why_not_over(job) for job in self.jobs if not job.over),

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from dispatch_gates.contract import names
-from dispatch_gates.contract.execution import parse_pod
+from dispatch_gates.contract.execution import alive, parse_pod
 from dispatch_gates.contract.guard_rails import Level
 from dispatch_gates.contract.hazards import hazards
 from dispatch_gates.contract.identity import Identity
@@ -176,10 +176,10 @@ def _another_submission(asked: JobSpec) -> Operation[str]:
     if last > 0:  # pods of one that was deleted by hand
         earlier = [Identity(ulid, number).name for number in range(max(last - _EARLIER, 0) + 1, last + 1)]
         pods = yield from select(names.PODS, asked.namespace, f"{names.JOBSET_NAME} in ({','.join(earlier)})")
-        alive = sorted(str(pod) for pod in map(parse_pod, pods.items) if pod.may_run)
-        if alive:
+        left = alive(map(parse_pod, pods.items))
+        if left:
             return (
-                f"pods of an earlier submission may still run: {listed(alive, len(alive))}. Wait until they are gone, "
+                f"pods of an earlier submission may still run: {listed(left, len(left))}. Wait until they are gone, "
                 "and repeat this."
             )
     return ""

@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import Final
 
 from dispatch_gates.contract import names
-from dispatch_gates.contract.execution import Evidence
+from dispatch_gates.contract.execution import Evidence, alive
 from dispatch_gates.contract.objects import listed, text
 from dispatch_gates.contract.trainjob import TrainJob
 from dispatch_gates.contract.workload import State, Workload
@@ -92,15 +92,14 @@ def left_behind(namespace: str, name: str) -> Operation[str]:
     evidence = yield from read_evidence(namespace, name)
     jobset = [f"JobSet {evidence.jobset.meta.name}"] if evidence.jobset is not None else []
     jobs = [f"Job {job.meta.name}" for job in evidence.jobs]
-    pods = [str(pod) for pod in evidence.pods if pod.may_run]
-    left = [*evidence.unreadable, *jobset, *sorted(jobs), *sorted(pods)]
+    left = [*evidence.unreadable, *jobset, *sorted(jobs), *alive(evidence.pods)]
     return listed(left, len(left))
 
 
 def judge(job: TrainJob, workload: Workload | None, evidence: Evidence, check: str) -> Verdict:
     """Say where a job stands. Rules in order; the first that fits says it."""
-    alive = sorted(str(pod) for pod in evidence.pods if pod.may_run)
-    left = f"; left: {listed(alive, len(alive))}" if alive else ""
+    pods = alive(evidence.pods)
+    left = f"; left: {listed(pods, len(pods))}" if pods else ""
     if job.meta.deleting:
         return Verdict(JobState.DELETING, f"being deleted{left}", text(job.raw, "metadata", "deletionTimestamp") or "")
     if job.ended:
@@ -116,7 +115,7 @@ def judge(job: TrainJob, workload: Workload | None, evidence: Evidence, check: s
     if job.held:
         return Verdict(JobState.HELD, f"hold mark set{left}")
     if not job.suspended:
-        return _unsuspended(job, evidence, alive)
+        return _unsuspended(job, evidence, pods)
     if not job.kueue_mode:
         return Verdict(JobState.SUSPENDED, f"suspended by somebody else, without the hold mark{left}", _since(job))
     return _suspended(workload, left, check)
@@ -135,12 +134,12 @@ _IF_IT_LASTS: Final = (
 )
 
 
-def _unsuspended(job: TrainJob, evidence: Evidence, alive: list[str]) -> Verdict:
-    if alive:
+def _unsuspended(job: TrainJob, evidence: Evidence, alive_pods: list[str]) -> Verdict:
+    if alive_pods:
         counts = sorted({str(pod.count) for pod in evidence.pods if pod.may_run})
         if all(pod.phase == "Pending" for pod in evidence.pods if pod.may_run):
-            return Verdict(JobState.STARTING, f"no pod runs yet: {listed(alive, len(alive))}", _since(job))
-        pods = "1 pod" if len(alive) == 1 else f"{len(alive)} pods"
+            return Verdict(JobState.STARTING, f"no pod runs yet: {listed(alive_pods, len(alive_pods))}", _since(job))
+        pods = "1 pod" if len(alive_pods) == 1 else f"{len(alive_pods)} pods"
         return Verdict(JobState.RUNNING, f"{pods}, A={', '.join(counts)}", _since(job))
     if evidence.jobset is None:
         why = f"Trainer has not made its JobSet yet; {_IF_IT_LASTS.format(manager='Trainer')}"
