@@ -23,6 +23,7 @@ from dispatch_gates.resources._running import GatesError
 from dispatch_gates.resources.gated_train_job import GatedTrainJobProvider
 from dispatch_gates.resources.job_identity import JobIdentityProvider
 from dispatch_gates.resources.job_opening import JobOpeningProvider
+from dispatch_gates.resources.sweep_opening import SweepOpeningProvider
 
 ULID = "01ARZ3NDEKTSV4RRFFQ69G5FAV"
 OTHER_ULID = "7ZZZZZZZZZZZZZZZZZZZZZZZZZ"
@@ -441,7 +442,7 @@ def test_identities_are_minted_anew_and_never_change() -> None:
     assert provider.diff(one.id, one.outs, {}).changes is False
 
 
-@pytest.mark.parametrize("kind", [JobIdentityProvider, GatedTrainJobProvider, JobOpeningProvider])
+@pytest.mark.parametrize("kind", [JobIdentityProvider, GatedTrainJobProvider, JobOpeningProvider, SweepOpeningProvider])
 def test_what_the_state_keeps_of_a_provider_is_its_name(kind: type[ResourceProvider]) -> None:
     stored = serialize_provider(kind())
     assert len(stored) < 200

@@ -25,11 +25,12 @@ from pulumi import automation as auto
 from pulumi.dynamic import Resource
 
 from dispatch_gates.contract.names import TRAINJOBS
-from dispatch_gates.resources import GatedJob, GatedTrainJob, JobIdentity, JobOpening, _life
+from dispatch_gates.resources import GatedJob, GatedTrainJob, JobIdentity, JobOpening, SweepOpening, _life
 from dispatch_gates.resources.gated_train_job import _OUTPUTS
 from dispatch_gates.resources.job_identity import JobIdentityProvider
 from dispatch_gates.resources.job_inputs import DEFAULTS, JobInputs
 from dispatch_gates.resources.job_opening import _SEEN
+from dispatch_gates.resources.sweep_opening import SweepOpeningProvider
 from resources import test_life_on_a_model as model
 from resources.requests_log import RequestsLog
 from resources.stacks import Stack
@@ -39,7 +40,7 @@ STATES: Final = Path(__file__).parent / "states"
 README: Final = Path(JobIdentity.__init__.__code__.co_filename).parent / "README.md"
 RELEASES: Final = sorted(path.stem for path in STATES.glob("*.json"))
 STACK: Final = "kept"
-ULIDS: Final = ("01ARZ3NDEKTSV4RRFFQ69G5FAV", "01BX5ZZKBKACTAV9WEVGEMMVRZ")
+ULIDS: Final = ("01ARZ3NDEKTSV4RRFFQ69G5FAV", "01BX5ZZKBKACTAV9WEVGEMMVRZ", "01BX5ZZKBKACTAV9WEVGEMMVS0")
 
 
 def kept(release: str) -> list[dict[str, Any]]:
@@ -62,7 +63,7 @@ def test_there_is_a_state_of_this_release() -> None:
     assert RELEASES
 
 
-KINDS: Final = (JobIdentity, GatedTrainJob, JobOpening)
+KINDS: Final = (JobIdentity, GatedTrainJob, JobOpening, SweepOpening)
 
 
 def test_the_list_is_what_the_code_has() -> None:
@@ -76,15 +77,20 @@ def test_the_list_is_what_the_code_has() -> None:
 
 def test_the_list_is_what_the_resources_declare(monkeypatch: pytest.MonkeyPatch) -> None:
     """Inputs and outputs: what the engine is handed of each, and what programs may ask each for."""
-    engine: dict[str, set[str]] = {}
+    declared: dict[str, Mapping[str, Any]] = {}
 
     def registered(self: Resource, _provider: object, _name: str, props: Mapping[str, Any], _opts: object) -> None:
-        engine[type(self).__name__] = set(props)
-        vars(self).update(dict.fromkeys(props))
+        declared[type(self).__name__] = props
+        vars(self).update(dict.fromkeys(props, "given"))
 
     monkeypatch.setattr(Resource, "__init__", registered)
     JobIdentity("identity")
-    JobOpening("opening", job=GatedTrainJob("job", ulid=ULIDS[0], namespace="team-a"))
+    job = GatedTrainJob("job", ulid=ULIDS[0], namespace="team-a", queue="queue", kubeconfig="/a", context="b")
+    JobOpening("opening", job=job)
+    SweepOpening("sweep", jobs=[job])
+    engine = {kind: set(props) for kind, props in declared.items()}
+    (swept,) = declared["SweepOpening"]["jobs"]
+    assert set(swept) == listed("properties of each of its `jobs`") == engine["JobOpening"] - {*_SEEN}
     engine["GatedTrainJob"] |= set(JobInputs.__annotations__)  # those that were not given
     for kind in KINDS:
         names = listed(f"properties of `{kind.__name__}`")
@@ -100,6 +106,7 @@ def test_the_list_is_what_the_providers_answer() -> None:
         "JobIdentity": JobIdentityProvider().create({}).outs or {},
         "GatedTrainJob": model.cluster().run(_life.refreshed(job)) or {},
         "JobOpening": model.cluster().run(_life.opened(opening)),
+        "SweepOpening": SweepOpeningProvider().update("id", {"jobs": [opening]}, {"jobs": [opening]}).outs or {},
     }
     for kind, answer in answers.items():
         assert set(answer) <= listed(f"properties of `{kind}`"), kind
@@ -116,7 +123,7 @@ def test_the_list_is_what_states_have(release: str) -> None:
         provider = pickle.loads(base64.b64decode(resource["inputs"]["__provider"]))
         assert f"{type(provider).__module__}.{type(provider).__name__}" in listed("providers")
         assert resource["type"] in listed("type tokens")
-    assert sorted(seen) == ["GatedTrainJob", "JobIdentity", "JobOpening"]
+    assert sorted(seen) == ["GatedTrainJob", "JobIdentity", "JobOpening", "SweepOpening"]
     for kind, names in seen.items():
         assert names <= listed(f"properties of `{kind}`"), kind
 
@@ -170,6 +177,7 @@ def program(world: World) -> None:
         delete_timeout_seconds=300,
     )
     GatedTrainJob("plain", ulid=ULIDS[1], opened=True if os.environ.get("KEPT_OPENED") else None, **common)
+    SweepOpening("sweep", jobs=[GatedTrainJob("swept", ulid=ULIDS[2], **common, queue="queue")])
 
 
 def test_a_kept_state_is_run_by_the_current_code(

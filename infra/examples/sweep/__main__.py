@@ -1,12 +1,12 @@
 """Ten gated jobs under one queue: the same program with ten learning rates.
 
-Kueue runs as many at a time as the queue has room for. The identities of all are made from one that is minted, and job
-and opening are declared apart: two resources for each job, where `GatedJob` takes four. For hundreds it matters.
+Kueue runs as many at a time as the queue has room for. The identities of all are made from one that is minted, and one
+opening opens them all: one resource for each job, where `GatedJob` takes four. For hundreds it matters.
 """
 
 import pulumi
 
-from dispatch_gates.resources import GatedTrainJob, JobIdentity, JobOpening
+from dispatch_gates.resources import GatedTrainJob, JobIdentity, SweepOpening
 
 config = pulumi.Config()
 RATES = [f"{step}e-4" for step in range(1, 11)]
@@ -29,7 +29,6 @@ jobs = [
     )
     for rate in RATES
 ]
-for rate, job in zip(RATES, jobs, strict=True):
-    JobOpening(f"rate-{rate}", job=job)
+SweepOpening("sweep", jobs=jobs)
 
 pulumi.export("names", pulumi.Output.all(*(job.name for job in jobs)))

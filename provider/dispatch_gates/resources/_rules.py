@@ -62,17 +62,21 @@ def opening_failures(olds: Props, news: Props) -> list[Failure]:
     """Return what is wrong with an opening; `olds` is empty where it will be made for the first time."""
     found: list[Failure] = []
     same = olds and not any(_differs(olds, news, key) for key in IDENTITY)
-    if same and known(news.get("uid")) and olds.get("uid") != news.get("uid"):
-        found.append(
-            (
-                "submission",
-                f"submission {whole(olds['submission'])} was opened already, as the TrainJob of uid {olds['uid']}, "
-                "which is gone. Its executions must not be repeated: raise `submission`.",
-            )
-        )
+    if same and (why := _opened_before(olds, news)):
+        found.append(("submission", why))
     if problem := records_problem():
         found.append(("uid", problem))
     return found
+
+
+def _opened_before(olds: Props, news: Props) -> str | None:
+    """Say why a submission is not opened (again), if it is another TrainJob by now."""
+    if not known(news.get("uid")) or olds.get("uid") == news.get("uid"):
+        return None
+    return (
+        f"submission {whole(olds['submission'])} was opened already, as the TrainJob of uid {olds['uid']}, "
+        "which is gone. Its executions must not be repeated: raise `submission`."
+    )
 
 
 def opening_difference(olds: Props, news: Props) -> tuple[bool, list[str]]:
@@ -84,6 +88,57 @@ def opening_difference(olds: Props, news: Props) -> tuple[bool, list[str]]:
     replaces = [key for key in IDENTITY if _differs(olds, news, key)]
     others = [key for key in ("uid", "name", "cluster", *_WHERE) if _differs(olds, news, key)]
     return bool(replaces or others), replaces
+
+
+def sweep_failures(olds: Props, news: Props) -> list[Failure]:
+    """Return what is wrong with the opening of a sweep; `olds` is empty where it will be made for the first time."""
+    found: list[Failure] = []
+    before, seen = _by_identity(olds), set()
+    for job in _listed(news):
+        identity = _identity(job)
+        if identity in seen and identity is not None:
+            found.append(("jobs", f"ULID {job['ulid']}, submission {whole(job['submission'])}: it is there twice"))
+        seen.add(identity)
+        if identity in before and (why := _opened_before(before[identity], job)):
+            found.append(("jobs", f"ULID {job['ulid']}: {why}"))
+    if problem := records_problem():
+        found.append(("jobs", problem))
+    return found
+
+
+def sweep_difference(olds: Props, news: Props) -> bool:
+    """Compare the opening of a sweep with what is asked for. Nothing replaces it: it is the record of what was opened.
+
+    In what order the jobs are listed makes no difference.
+    """
+    before, after = _by_identity(olds), _by_identity(news)
+    return (
+        not known(news.get("jobs"))
+        or before.keys() != after.keys()
+        or any(opening_difference(before[identity], job)[0] for identity, job in after.items())
+    )
+
+
+def to_open(olds: Props, news: Props) -> list[Props]:
+    """Return the jobs of a sweep that are not recorded as opened."""
+    before = _by_identity(olds)
+    return [job for job in _listed(news) if _identity(job) not in before]
+
+
+def _by_identity(props: Props) -> dict[Any, Props]:
+    return {identity: job for job in _listed(props) if (identity := _identity(job)) is not None}
+
+
+def _listed(props: Props) -> list[Props]:
+    """Return the jobs of a sweep's opening; none while the list itself is unknown."""
+    jobs = props.get("jobs")
+    return [job for job in jobs if isinstance(job, dict)] if isinstance(jobs, list) else []
+
+
+def _identity(job: Props) -> tuple[Any, ...] | None:
+    """Return which TrainJob an opening is about; None while that is unknown."""
+    identity = tuple(whole(job.get(key)) for key in IDENTITY)
+    return identity if known(identity) else None
 
 
 def _differs(olds: Props, news: Props, key: str) -> bool:

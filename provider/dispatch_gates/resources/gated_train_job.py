@@ -151,9 +151,11 @@ class GatedTrainJob(JobOutputs, Resource, module="dispatch", name="GatedTrainJob
         )
 
     @property
-    def given(self) -> Mapping[str, Any]:
-        """Identity and cluster as the program gave them: they do not wait for the job, as its outputs do."""
-        return self._given
+    def recorded(self) -> Mapping[str, Any]:
+        """What an opening takes of the job: what the program gave, and what is known once it is recorded."""
+        # The identity is not taken from the outputs: the engine would then delete the record of an opening together
+        # with the job whenever the job is replaced, and the same submission could be opened a second time.
+        return {**self._given, "name": self.name, "uid": self.uid, "cluster": self.cluster}
 
 
 _GIVEN: Final = (

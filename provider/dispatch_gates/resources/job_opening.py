@@ -16,7 +16,7 @@ from pulumi.dynamic import (
     UpdateResult,
 )
 
-from dispatch_gates.resources import _life, _preflight, _rules, _running, _telling
+from dispatch_gates.resources import _opening, _preflight, _rules
 from dispatch_gates.resources._inputs import Props
 from dispatch_gates.resources._running import GatesError
 from dispatch_gates.resources.gated_train_job import GatedTrainJob
@@ -49,12 +49,7 @@ class JobOpeningProvider(ResourceProvider):
         """Open the job; success without a write where it is open already."""
         if wrong := _rules.opening_failures({}, props):
             raise GatesError("; ".join(f"{name}: {why}" for name, why in wrong))
-        if not _preflight.is_proven(props):
-            job = _running.run(props, _life.to_prove(props, {**props, "opened": True}))
-            if job is not None:
-                _preflight.prove(props, job.queue, job.runtime)
-        outs = _running.run(props, _life.opened(props))
-        _telling.warn(outs)
+        outs = _opening.open_one(props)
         return CreateResult(f"{outs['namespace']}/{outs['name']}", outs)
 
     def update(self, _id: str, olds: Props, news: Props) -> UpdateResult:
@@ -83,12 +78,9 @@ class JobOpening(Named, Resource, module="dispatch", name="JobOpening"):
             opts: Pulumi's options.
 
         """
-        # The identity is not taken from the job's outputs: the engine would then delete this record together with
-        # the job whenever the job is replaced, and the same submission could be opened a second time.
-        props = {**job.given, "name": job.name, "uid": job.uid, "cluster": job.cluster}
         # Said outright and not only through the outputs: nothing is opened before the job is recorded.
         merged = pulumi.ResourceOptions.merge(opts, pulumi.ResourceOptions(depends_on=[job]))
-        super().__init__(JobOpeningProvider(), resource_name, props | dict.fromkeys(_SEEN), merged)
+        super().__init__(JobOpeningProvider(), resource_name, {**job.recorded, **dict.fromkeys(_SEEN)}, merged)
 
 
 _SEEN: Final = ("already", "held_by")

@@ -1,0 +1,115 @@
+"""`SweepOpening`: opens many jobs at once, in the same `pulumi up` that started them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar, Final
+
+import pulumi
+from pulumi.dynamic import (
+    CheckFailure,
+    CheckResult,
+    ConfigureRequest,
+    CreateResult,
+    DiffResult,
+    Resource,
+    ResourceProvider,
+    UpdateResult,
+)
+from ulid import ULID
+
+from dispatch_gates.resources import _opening, _preflight, _rules
+from dispatch_gates.resources._inputs import Props
+from dispatch_gates.resources._running import GatesError
+from dispatch_gates.resources.gated_train_job import GatedTrainJob
+
+
+class SweepOpeningProvider(ResourceProvider):
+    """Translates the engine's calls to operations. Stored in states by module and name: never move it.
+
+    Like a `JobOpening` it is a record of what happened: refreshing keeps it, and no submission in it is ever opened
+    again under a new TrainJob.
+    """
+
+    serialize_as_secret_always: ClassVar[bool] = False  # type: ignore[misc] # the SDK reads it from the class
+
+    def configure(self, req: ConfigureRequest) -> None:
+        """Take the settings of preflight from the stack's configuration. They are the process's, not this object's."""
+        _preflight.configure(req.config.get)
+
+    def check(self, olds: Props, news: Props) -> CheckResult:
+        """Refuse to open a submission a second time, for another TrainJob."""
+        return CheckResult(news, [CheckFailure(name, why) for name, why in _rules.sweep_failures(olds, news)])
+
+    def diff(self, _id: str, olds: Props, news: Props) -> DiffResult:
+        """Other jobs or submissions are to be opened; it is never replaced, since it would lose what it records."""
+        return DiffResult(changes=_rules.sweep_difference(olds, news), replaces=[], delete_before_replace=True)
+
+    def create(self, props: Props) -> CreateResult:
+        """Open all jobs; success without a write for those that are open already."""
+        return CreateResult(str(ULID()), _opened({}, props))
+
+    def update(self, _id: str, olds: Props, news: Props) -> UpdateResult:
+        """Open the jobs, and submissions, that came to the list. What left it stays as it is."""
+        return UpdateResult(_opened(olds, news))
+
+    def delete(self, _id: str, _props: Props) -> None:
+        """Change nothing: what is open stays open."""
+
+
+def _opened(olds: Props, news: Props) -> Props:
+    """Open what is not recorded as opened yet; return the outputs."""
+    if wrong := _rules.sweep_failures(olds, news):
+        raise GatesError("; ".join(f"{name}: {why}" for name, why in wrong))
+    opened = _opening.open_all(_rules.to_open(olds, news))
+    names = [job["name"] for job in news["jobs"]]
+    already = {*olds.get("already", ()), *(name for name, outs in opened.items() if outs["already"])}
+    held_by = {**olds.get("held_by", {}), **{name: outs["held_by"] for name, outs in opened.items()}}
+    return {
+        "jobs": news["jobs"],
+        "already": sorted(already & {*names}),
+        "held_by": {name: held_by[name] for name in sorted(names) if held_by.get(name)},
+    }
+
+
+class SweepOpening(Resource, module="dispatch", name="SweepOpening"):
+    """The opening of many recorded jobs in one go, once all of them are recorded.
+
+    It does what a `JobOpening` for each does, and costs the engine one resource instead of hundreds, which is most of
+    what a `pulumi up` of hundreds of jobs takes. In return no job is opened before the last one is started: one that
+    cannot be started keeps all of them closed until the next run. Destroying it changes nothing.
+    """
+
+    jobs: pulumi.Output[list[dict[str, Any]]]
+    """What was opened: of each job its identity, name, UID and cluster, as they are in the inputs of a `JobOpening`."""
+    already: pulumi.Output[list[str]]
+    """The names of the jobs that were open before."""
+    held_by: pulumi.Output[dict[str, list[str]]]
+    """By the name of a job, the gates of administrators that still held it when it was opened; refreshing does not
+    look again. A job that none held is not in it."""
+
+    def __init__(
+        self, resource_name: str, *, jobs: Sequence[GatedTrainJob], opts: pulumi.ResourceOptions | None = None
+    ) -> None:
+        """Declare that `jobs` are open, as soon as all of them are recorded in the state.
+
+        Args:
+            resource_name: its Pulumi name.
+            jobs: the jobs, in any order; a job that is added later, or its next submission, is opened then. Leave
+                their own input `opened` out.
+            opts: Pulumi's options.
+
+        """
+        # Said outright and not only through the outputs: nothing is opened before all jobs are recorded.
+        merged = pulumi.ResourceOptions.merge(opts, pulumi.ResourceOptions(depends_on=list(jobs)))
+        props = {"jobs": [_without_none(job.recorded) for job in jobs], **dict.fromkeys(_SEEN)}
+        super().__init__(SweepOpeningProvider(), resource_name, props, merged)
+
+
+def _without_none(props: Any) -> Props:
+    # Of a resource's own inputs the SDK leaves out what is None; of what is nested in them it does not.
+    return {key: value for key, value in props.items() if value is not None}
+
+
+_SEEN: Final = ("already", "held_by")
+"""What the provider adds to the inputs."""

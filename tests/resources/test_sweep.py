@@ -1,0 +1,259 @@
+"""The opening of many jobs at once.
+
+Covered, without an engine: what is refused, what is a change, what is opened of a list that has changed. On the real
+engine and a real cluster: nothing is opened before all jobs are recorded; a second run changes nothing and writes
+nothing; jobs and submissions that come to the list are opened, and no other; a job that was opened is not opened again
+as another TrainJob; some that cannot be opened; the provider and the engine cut off half-way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dispatch_gates.contract.names import TRAINJOBS, ULID_LABEL
+from dispatch_gates.contract.trainjob import TrainJob, parse_trainjob
+from dispatch_gates.resources import GatedTrainJob, JobIdentity, SweepOpening, _rules
+from dispatch_gates.resources._running import GatesError
+from dispatch_gates.resources.sweep_opening import SweepOpeningProvider
+from resources.cutting import Cut, Watched
+from resources.programs import inputs, jobs_of, remains_of
+from resources.records import Records, has
+from resources.requests_log import RequestsLog
+from resources.stacks import PROJECT, Program, Stack
+from resources.test_checks import OTHER_ULID, ULID, UNKNOWN, opening
+from resources.test_crashes import HOWS, has_ended, try_to
+from world import World, until
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning"),
+    pytest.mark.filterwarnings(
+        "ignore:Exception ignored in. <coroutine object run_in_stack:pytest.PytestUnraisableExceptionWarning"
+    ),
+]
+
+
+# What is asked, without an engine.
+
+
+def listed(*jobs: Any) -> dict[str, Any]:
+    return {"jobs": list(jobs), "__provider": "x"}
+
+
+OTHER = opening(ulid=OTHER_ULID, uid="u-7", name=f"dj-{OTHER_ULID.lower()}-s1")
+
+
+def test_submission_that_was_opened_is_not_opened_for_another_object() -> None:
+    def refused(olds: Mapping[str, Any], news: dict[str, Any]) -> list[str]:
+        result = SweepOpeningProvider().check(dict(olds), news)
+        assert {failure.property for failure in result.failures} <= {"jobs"}
+        return [failure.reason for failure in result.failures]
+
+    (why,) = refused(listed(OTHER, opening()), listed(opening(uid="u-2"), OTHER))
+    assert why.startswith(f"ULID {ULID}: submission 1 was opened already, as the TrainJob of uid u-1")
+    with pytest.raises(GatesError, match="submission 1 was opened already"):
+        SweepOpeningProvider().update("id", listed(opening()), listed(opening(uid="u-2")))
+    for news in (
+        listed(opening(uid="u-2", submission=2.0)),
+        listed(opening(uid=UNKNOWN)),
+        listed(opening(uid="u-2", ulid=UNKNOWN)),
+        listed(UNKNOWN),
+        {"jobs": UNKNOWN},
+    ):
+        assert refused(listed(opening()), news) == []
+    assert refused({}, listed(opening(uid="u-2"))) == []
+    assert refused({}, listed(opening(), OTHER, opening())) == [f"ULID {ULID}, submission 1: it is there twice"]
+
+
+def test_without_checkpoints_nothing_is_opened(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PULUMI_SKIP_CHECKPOINTS", "true")
+    with pytest.raises(GatesError, match="jobs: PULUMI_SKIP_CHECKPOINTS is set"):
+        SweepOpeningProvider().create(listed(opening()))
+
+
+@pytest.mark.parametrize(
+    ("news", "changed"),
+    [
+        (listed(opening(), OTHER), False),
+        (listed(OTHER, opening()), False),
+        (listed(opening(submission=1), OTHER), False),
+        (listed(opening()), True),
+        (listed(opening(), OTHER, opening(submission=2.0)), True),
+        (listed(opening(submission=2.0), OTHER), True),
+        (listed(opening(uid=UNKNOWN, name=UNKNOWN, cluster=UNKNOWN), OTHER), True),
+        (listed(opening(context="other"), OTHER), True),
+        (listed(opening(ulid=UNKNOWN), OTHER), True),
+        (listed(UNKNOWN, OTHER), True),
+        ({"jobs": UNKNOWN}, True),
+    ],
+    ids=str,
+)
+def test_it_changes_with_its_jobs_and_is_never_replaced(news: dict[str, Any], changed: bool) -> None:
+    """A replacement would lose what was opened: the same submission could be opened again."""
+    result = SweepOpeningProvider().diff("id", {**listed(opening(), OTHER), "already": [], "held_by": {}}, news)
+    assert (result.changes, result.replaces) == (changed, [])
+
+
+def test_what_came_to_the_list_is_opened() -> None:
+    olds, second = listed(opening(), OTHER), opening(submission=2.0, uid="u-2")
+    assert _rules.to_open({}, olds) == [opening(), OTHER]
+    assert _rules.to_open(olds, listed(OTHER, second, opening(context="other"))) == [second]
+    assert _rules.to_open(olds, listed(OTHER)) == _rules.to_open(olds, listed()) == []
+
+
+def test_what_was_seen_is_kept_of_the_jobs_that_are_listed() -> None:
+    """Nothing comes to the list, so that no cluster is asked."""
+    seen = {"already": sorted([opening()["name"], OTHER["name"]]), "held_by": {OTHER["name"]: ["a/b"], "gone": ["c/d"]}}
+    outs = SweepOpeningProvider().update("id", {**listed(opening(), OTHER), **seen}, listed(OTHER)).outs
+    assert outs == {"jobs": [OTHER], "already": [OTHER["name"]], "held_by": {OTHER["name"]: ["a/b"]}}
+
+
+# On the real engine.
+
+
+def sweep(given: dict[str, Any], *keys: str, opened: bool = True, **submissions: int) -> Program:
+    """Return a program of a sweep of one job a key, each in its first submission unless another is given."""
+
+    def program() -> None:
+        identity = JobIdentity("sweep")
+        jobs = [
+            GatedTrainJob(key, ulid=identity.of(key), **{**given, "submission": submissions.get(key, 1)})
+            for key in keys
+        ]
+        if opened:
+            SweepOpening("sweep", jobs=jobs)
+
+    return program
+
+
+def by_key(world: World, stack: Stack) -> dict[str, TrainJob]:
+    """Return the TrainJobs of a stack by the names of their resources."""
+    ulids = {resource["outputs"]["ulid"]: resource["urn"] for resource in stack.resources("GatedTrainJob")}
+    jobs = [parse_trainjob(raw) for raw in jobs_of(world, stack)]
+    return {ulids[job.meta.labels[ULID_LABEL]].rpartition("::")[2]: job for job in jobs}
+
+
+def assert_recorded(stack: Stack, jobs: Mapping[str, TrainJob]) -> None:
+    """Assert that the state has these jobs, each opened, and nothing half done."""
+    assert {entry["uid"] for entry in stack.outputs("SweepOpening")["jobs"]} == {job.meta.uid for job in jobs.values()}
+    assert {entry["outputs"]["uid"] for entry in stack.resources("GatedTrainJob")} == {
+        job.meta.uid for job in jobs.values()
+    }
+    assert not any(job.gates.closed for job in jobs.values())
+    assert stack.pending() == []
+
+
+def test_engine_killed(world: World, stack: Stack, tmp_path: Path) -> None:
+    """Before the others here: what the SDK leaves of it is collected after the next test."""
+    program = sweep(inputs(world), "a", "b", "c")
+    watched = Watched(Cut("replace trainjobs 2", "engine killed"), tmp_path)
+    assert try_to(lambda: stack.up(program, **watched.environment))
+    provider = watched.provider()
+    until("the end of the provider", lambda: has_ended(provider))
+    before = by_key(world, stack)
+    stack.cancel()
+    stack.up(program)
+    stack.refresh(clear_pending_creates=True)  # of which the engine never learnt the end
+    after = by_key(world, stack)
+    assert {key: job.meta.uid for key, job in after.items()} == {key: job.meta.uid for key, job in before.items()}
+    assert_recorded(stack, after)
+    stack.destroy()
+
+
+def test_the_life_of_a_sweep(world: World, stack: Stack) -> None:
+    given, log = inputs(world), RequestsLog(world)
+    program = sweep(given, "a", "b", "c")
+    assert stack.preview(program, KUBECONFIG="/nowhere/kubeconfig") == {"create": 6}
+    with Records(stack) as records:
+        assert stack.up(program)["create"] == 6
+    first = by_key(world, stack)
+    assert_recorded(stack, first)
+    recorded = [records.first(has("GatedTrainJob", uid=job.meta.uid)) for job in first.values()]
+    opened = [log.received("update", job.meta.name) for job in first.values()]
+    assert max(recorded) < min(opened), "nothing is opened before all are recorded"
+    assert (stack.outputs("SweepOpening")["already"], stack.outputs("SweepOpening")["held_by"]) == ([], {})
+
+    log = RequestsLog(world)
+    assert stack.up(program).unchanged
+    assert stack.up(sweep(given, "c", "a", "b")).unchanged, "in another order"
+    stack.refresh()
+    assert stack.up(program).unchanged
+    assert log.writes() == []
+
+    # One comes, one goes on to its next submission, one goes.
+    log = RequestsLog(world)
+    assert stack.up(sweep(given, "a", "b", "d", b=2))["update"] == 1
+    second = by_key(world, stack)
+    assert sorted(second) == ["a", "b", "d"]
+    assert_recorded(stack, second)
+    updates = [line for line in log.writes() if line.startswith("update trainjobs")]
+    assert sorted(updates) == sorted(f"update trainjobs {second[key].meta.name}" for key in "bd")
+    assert second["a"].meta.uid == first["a"].meta.uid
+
+    # What was opened and is gone is not opened again as another object; its next submission is.
+    world.delete(TRAINJOBS, second["a"].meta.name)
+    until("the job to be gone", lambda: not remains_of(second["a"], world))
+    stack.refresh()
+    printed = stack.up_fails(sweep(given, "a", "b", "d", b=2))
+    assert "submission 1 was opened already" in printed
+    assert "Traceback" not in printed
+    assert by_key(world, stack)["a"].gates.ours
+    stack.up(sweep(given, "a", "b", "d", a=2, b=2))
+    assert_recorded(stack, by_key(world, stack))
+
+    stack.destroy()
+    assert stack.resources() == jobs_of(world, stack) == []
+
+
+def test_some_that_cannot_be_opened(world: World, stack: Stack) -> None:
+    """The others are open; where they are, the next run finds that."""
+    given = inputs(world)
+    stack.up(sweep(given, "a", "b", "c", opened=False))
+    jobs = by_key(world, stack)
+    assert all(job.gates.ours for job in jobs.values())
+    world.delete(TRAINJOBS, jobs["b"].meta.name)
+    until("the job to be gone", lambda: not remains_of(jobs["b"], world))
+    printed = stack.up_fails(sweep(given, "a", "b", "c"))
+    assert f"1 of 3 jobs were not opened: TrainJob {world.namespace}/{jobs['b'].meta.name}" in printed
+    assert {key: job.gates.closed for key, job in by_key(world, stack).items()} == {"a": False, "c": False}
+    assert stack.resources("SweepOpening") == []
+
+    stack.refresh()
+    stack.up(sweep(given, "a", "b", "c"))
+    now = by_key(world, stack)
+    assert {key: job.meta.uid == jobs[key].meta.uid for key, job in now.items()} == {"a": True, "b": False, "c": True}
+    assert stack.outputs("SweepOpening")["already"] == sorted(jobs[key].meta.name for key in "ac")
+    assert_recorded(stack, now)
+    stack.destroy()
+
+
+CUTS: Sequence[str] = (
+    "before replace trainjobs 1",
+    "after replace trainjobs 2",
+    "lost replace trainjobs 3",
+    "after get trainjobs 5",
+)
+
+
+@pytest.mark.parametrize("text", CUTS)
+def test_cut_off(text: str, world: World, stack: Stack, tmp_path: Path) -> None:
+    """Start reads each of the three once; the fifth read is the second of the opening."""
+    program, log = sweep(inputs(world), "a", "b", "c"), RequestsLog(world)
+    how, _, place = text.partition(" ")
+    watched = Watched(Cut(place, HOWS[how]), tmp_path)
+    failed = try_to(lambda: stack.up(program, **watched.environment))
+    assert watched.noted()
+    before = by_key(world, stack)
+    assert sorted(before) == ["a", "b", "c"]
+    assert failed is (stack.resources("SweepOpening") == [])
+    assert failed or how == "lost"
+    stack.up(program)
+    after = by_key(world, stack)
+    assert {key: job.meta.uid for key, job in after.items()} == {key: job.meta.uid for key, job in before.items()}
+    assert_recorded(stack, after)
+    assert log.created(f"{PROJECT}/{stack.name}/") == {job.meta.name: 1 for job in after.values()}
+    stack.destroy()
+    assert jobs_of(world, stack) == []
