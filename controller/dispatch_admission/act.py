@@ -32,6 +32,7 @@ from dispatch_gates.requests import (
     DeniedError,
     InvalidError,
     NotFoundError,
+    NotServedError,
     Operation,
     Replace,
     ReplaceStatus,
@@ -100,7 +101,7 @@ def _pass(seen: Observation, acknowledge_seconds: float) -> Operation[Outcome]:
             case Raise():
                 try:
                     seen = yield from _raise(seen, action, acknowledge_seconds)
-                except (DeniedError, InvalidError, NotFoundError) as error:
+                except (DeniedError, InvalidError, NotFoundError, NotServedError) as error:
                     return (yield from _wait(seen, Wait(action.check, Reason.REFUSED, f"A was not raised: {error}")))
             case Wait():
                 return (yield from _wait(seen, action))

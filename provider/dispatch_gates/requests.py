@@ -155,8 +155,6 @@ def find(resource: Resource, namespace: str, name: str) -> Operation[JsonObject 
     """Read one object, or return None where there is none. Raises `NotServedError` where nobody can say so."""
     try:
         return (yield from get(resource, namespace, name))
-    except NotServedError:
-        raise
     except NotFoundError:
         return None
 
@@ -194,10 +192,10 @@ class AlreadyExistsError(ApiError):
 
 
 class NotFoundError(ApiError):
-    """404: there is no such object, or, as `NotServedError`, no such kind."""
+    """404 about an object, by its name: there is none."""
 
 
-class NotServedError(NotFoundError):
+class NotServedError(ApiError):
     """404 without the API server's word about an object: objects of this kind may be there all the same.
 
     The kind is not served (not installed, its version gone, an API server that has only begun to start), or something

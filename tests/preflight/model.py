@@ -14,7 +14,7 @@ from dispatch_gates.contract.identity import Identity
 from dispatch_gates.contract.names import Resource
 from dispatch_gates.contract.objects import JsonObject
 from dispatch_gates.operations.preflight import Asked, Probe, Report, Stands, preflight
-from dispatch_gates.requests import Changes, Create, DeniedError, NotFoundError, Pause, Request, Watch
+from dispatch_gates.requests import Changes, Create, DeniedError, NotServedError, Pause, Request, Watch
 from model import objects
 from model.apiserver import ApiServer
 
@@ -125,7 +125,7 @@ class Stage(ApiServer):
         resource = getattr(request, "resource", None)
         if resource in self.absent:
             self.before(request)
-            raise NotFoundError("the server could not find the requested resource", status=404)
+            raise NotServedError("the server could not find the requested resource", status=404)
         if isinstance(request, Create) and resource in (names.RULES_REVIEWS, names.ACCESS_REVIEWS):
             return self._review(request)
         if isinstance(request, Pause):

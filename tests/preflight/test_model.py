@@ -26,6 +26,7 @@ from dispatch_gates.requests import (
     Get,
     InvalidError,
     NotFoundError,
+    NotServedError,
     Request,
     ThrottledError,
     UnreachableError,
@@ -628,6 +629,7 @@ ERRORS = (
     ExpiredError,
     InvalidError,
     NotFoundError,
+    NotServedError,
     ThrottledError,
     UnreachableError,
 )

@@ -23,7 +23,6 @@ from dispatch_gates.operations.stop import stop
 from dispatch_gates.requests import Create, write
 from world import WAIT_SECONDS, World, until
 
-CONFIG_MAPS = Resource("", "v1", "configmaps", "ConfigMap")
 OWNER = "tests/start-gate"
 
 

@@ -12,8 +12,9 @@ from dispatch_gates.contract.manifest import manifest
 from dispatch_gates.contract.names import Resource
 from dispatch_gates.contract.objects import JsonObject
 from dispatch_gates.requests import Create, InvalidError, write
-from start_gate.site import CONFIG_MAPS, Site
+from start_gate.site import Site
 from unit.test_syntax import ANNOTATION_KEYS, LABEL_KEYS, LABEL_VALUES, QUANTITIES
+from world import CONFIG_MAPS
 
 
 def taken(site: Site, resource: Resource, body: JsonObject) -> bool:

@@ -22,6 +22,7 @@ from dispatch_gates.requests import (
     ExpiredError,
     InvalidError,
     NotFoundError,
+    NotServedError,
     Replace,
     ReplaceStatus,
     Request,
@@ -267,6 +268,7 @@ _ERRORS: tuple[type[ApiError], ...] = (
     ExpiredError,
     InvalidError,
     NotFoundError,
+    NotServedError,
     ThrottledError,
     UnreachableError,
 )

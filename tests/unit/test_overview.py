@@ -7,7 +7,7 @@ import pytest
 from dispatch_gates.contract import names
 from dispatch_gates.operations.overview import await_change, controller, overview, queue_state
 from dispatch_gates.operations.status import JobState, status
-from dispatch_gates.requests import DeniedError, ExpiredError, Get, List, NotFoundError, Request
+from dispatch_gates.requests import DeniedError, ExpiredError, Get, List, NotServedError, Request
 from model import objects
 from model.apiserver import ApiServer
 
@@ -58,7 +58,7 @@ def test_where_kueue_is_not_installed() -> None:
 
     def before(request: Request) -> None:
         if isinstance(request, List) and request.resource == names.WORKLOADS:
-            raise NotFoundError("no such kind", status=404)
+            raise NotServedError("no such kind", status=404)
 
     server.before = before
     assert all(each.workload is None for each in server.run(overview("team")).jobs)

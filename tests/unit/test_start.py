@@ -42,7 +42,7 @@ from dispatch_gates.requests import (
     Get,
     InvalidError,
     List,
-    NotFoundError,
+    NotServedError,
     Request,
     ThrottledError,
     UnreachableError,
@@ -232,7 +232,7 @@ def test_refused_where_kueue_is_not_installed() -> None:
 
     def before(request: Request) -> None:
         if isinstance(request, List) and request.resource == WORKLOADS:
-            raise NotFoundError("the server could not find the requested resource", status=404)
+            raise NotServedError("the server could not find the requested resource", status=404)
 
     server.before = before
     refused(server, "no kind Workload", "is Kueue installed?", "is deleted again")

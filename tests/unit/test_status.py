@@ -12,7 +12,7 @@ import pytest
 from dispatch_gates.contract.names import GATE, WORKLOADS
 from dispatch_gates.contract.objects import JsonObject
 from dispatch_gates.operations.status import JobState, status
-from dispatch_gates.requests import List, NotFoundError, Request
+from dispatch_gates.requests import List, NotServedError, Request
 from model import objects
 from model.apiserver import ApiServer
 from model.objects import NAME, TEAM, check_state
@@ -172,7 +172,7 @@ def test_kueue_is_not_installed() -> None:
 
     def before(request: Request) -> None:
         if isinstance(request, List) and request.resource == WORKLOADS:
-            raise NotFoundError("the server could not find the requested resource", status=404)
+            raise NotServedError("the server could not find the requested resource", status=404)
 
     server.before = before
     found = server.run(status(TEAM, NAME))

@@ -16,7 +16,7 @@ from dispatch_gates.requests import (
     ApiError,
     DeniedError,
     ExpiredError,
-    NotFoundError,
+    NotServedError,
     Operation,
     Watch,
     find,
@@ -67,7 +67,7 @@ def overview(namespace: str, queue: str | None = None, *, check: str = names.ADM
             found = yield from select(names.WORKLOADS, namespace, names.JOB_UID)
             parsed = map(parse_workload, found.items)
             workloads = {each.meta.owner.uid: each for each in parsed if each.meta.owner is not None}
-        except NotFoundError:
+        except NotServedError:
             pass  # no such kind: Kueue is not installed, or no more
     evidence_of = yield from read_evidence_of_all(namespace)
     statuses = []

@@ -32,7 +32,7 @@ from dispatch_gates.requests import (
     ApiError,
     BadReplyError,
     Create,
-    NotFoundError,
+    NotServedError,
     Operation,
     UnreachableError,
     find,
@@ -213,7 +213,7 @@ def _unproven(asked: JobSpec, job: TrainJob, check: str, seconds: float) -> Oper
         return ""
     try:
         workload = yield from await_workload(job, seconds, lambda seen: _proof(seen, check) is None)
-    except NotFoundError:
+    except NotServedError:
         return "the cluster has no kind Workload: is Kueue installed? Without a queue, Start needs no Kueue."
     return _no_proof(workload, check, asked.queue, seconds)
 

@@ -14,7 +14,7 @@ from dispatch_gates.contract.trainjob import TrainJob
 from dispatch_gates.contract.workload import State, Workload
 from dispatch_gates.operations.evidence import read_evidence
 from dispatch_gates.operations.jobs import read_job, read_workload
-from dispatch_gates.requests import NotFoundError, Operation
+from dispatch_gates.requests import NotServedError, Operation
 
 
 class JobState(StrEnum):
@@ -79,7 +79,7 @@ def status(
         return None
     workload = None
     if job.kueue_mode:
-        with suppress(NotFoundError):  # no such kind: Kueue is not installed, or no more
+        with suppress(NotServedError):  # no such kind: Kueue is not installed, or no more
             workload = yield from read_workload(job)
     evidence = yield from read_evidence(namespace, name)
     return Status(job, workload, evidence, judge(job, workload, evidence, check))

@@ -13,7 +13,6 @@ from dispatch_gates.requests import (
     Delete,
     ExpiredError,
     NotFoundError,
-    NotServedError,
     Operation,
     Watch,
     find,
@@ -37,8 +36,6 @@ def delete_job(namespace: str, name: str, uid: str) -> Operation[None]:
             )
         try:
             yield Delete(TRAINJOBS, namespace, name, uid, job.meta.resource_version)
-        except NotServedError:
-            raise
         except NotFoundError:
             return
         except ConflictError:

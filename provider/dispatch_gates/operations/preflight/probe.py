@@ -29,6 +29,7 @@ from dispatch_gates.requests import (
     Create,
     Delete,
     NotFoundError,
+    NotServedError,
     Operation,
     Pause,
     UnreachableError,
@@ -156,7 +157,7 @@ def _end_state(asked: Asked, seen: Seen, version: str) -> Operation[Seen]:
     selector = f"{names.JOB_UID}={seen.job.meta.uid}"
     try:
         listing = yield from select(names.WORKLOADS, asked.namespace, selector)
-    except NotFoundError:
+    except NotServedError:
         return seen  # no such kind: Kueue is not installed
     last = [found for found in map(parse_workload, listing.items) if _owned(seen, found)]
     if asked.queue is not None and last and not seen.leaks:

@@ -10,7 +10,7 @@ from typing import Final, TypeAlias, TypeVar
 from dispatch_gates.contract import names
 from dispatch_gates.contract.capability import Answer, Capability, Name, Verdict, cannot_tell, in_order
 from dispatch_gates.contract.objects import MalformedError
-from dispatch_gates.requests import ApiError, BadReplyError, NotFoundError, Operation, UnreachableError
+from dispatch_gates.requests import ApiError, BadReplyError, NotServedError, Operation, UnreachableError
 
 T = TypeVar("T")
 
@@ -112,7 +112,7 @@ def attempt(operation: Operation[T]) -> Operation[T | Problem]:
         return (yield from operation)
     except (ApiError, MalformedError) as error:
         unanswered = isinstance(error, UnreachableError | BadReplyError)
-        return Problem(str(error), isinstance(error, NotFoundError), unanswered)
+        return Problem(str(error), isinstance(error, NotServedError), unanswered)
 
 
 def untold(name: Name, problem: Problem, needed: bool = True) -> Capability:
