@@ -33,6 +33,10 @@ GARBAGE_OBJECTS = 50_000
 """After so many objects more than before the garbage collector looks for cycles."""
 
 
+class ListenError(Exception):
+    """The address for /healthz, /readyz and /metrics cannot be listened on."""
+
+
 @dataclass(frozen=True)
 class Settings:
     """What the command line and the environment say."""
@@ -78,7 +82,7 @@ def main(
     """
     set_up(log_level)
     host, _, port = listen.rpartition(":")
-    if not port.isdecimal():
+    if not (port.isdecimal() and int(port) < 2**16):
         raise click.BadParameter(f"{listen!r} is not HOST:PORT", param_hint="--listen")
     inside = in_cluster if in_cluster is not None else kubeconfig is None and "KUBERNETES_SERVICE_HOST" in os.environ
     settings = Settings(
@@ -95,7 +99,7 @@ def main(
         gc.freeze()
         gc.set_threshold(GARBAGE_OBJECTS)
         sys.exit(asyncio.run(_run(settings)))
-    except ClusterConfigError as error:
+    except (ClusterConfigError, ListenError) as error:
         click.echo(f"dispatch-admission: {error}", err=True)
         sys.exit(EXIT_CONFIG)
 
@@ -132,7 +136,12 @@ async def _run(settings: Settings) -> int:
 
     runner = web.AppRunner(application(metrics.registry, alive, ready), access_log=None)
     await runner.setup()
-    await web.TCPSite(runner, settings.host, settings.port).start()
+    try:
+        await web.TCPSite(runner, settings.host, settings.port).start()
+    except OSError as error:
+        await runner.cleanup()
+        await connection.close()
+        raise ListenError(f"--listen {settings.host}:{settings.port} cannot be used: {error}") from error
     lease_name = f"{settings.namespace}/{settings.lease_name}"
     _log.info(fields(event="standing-by", identity=settings.identity, lease=lease_name))
     work = asyncio.create_task(_lead(lease, controller))

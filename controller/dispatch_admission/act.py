@@ -102,7 +102,12 @@ def _pass(seen: Observation, acknowledge_seconds: float) -> Operation[Outcome]:
                 try:
                     seen = yield from _raise(seen, action, acknowledge_seconds)
                 except (DeniedError, InvalidError, NotFoundError, NotServedError) as error:
-                    return (yield from _wait(seen, Wait(action.check, Reason.REFUSED, f"A was not raised: {error}")))
+                    return (
+                        yield from _wait(
+                            seen,
+                            Wait(action.check, Reason.REFUSED, f"A could not be raised and seen to arrive: {error}"),
+                        )
+                    )
             case Wait():
                 return (yield from _wait(seen, action))
             case TakeBack(check, message):

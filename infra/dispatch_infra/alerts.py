@@ -92,10 +92,10 @@ ALERTS: Final = (
     ),
     Alert(
         "DispatchAdmissionFails",
-        f'sum(rate({_METRIC}_passes_total{{result=~"error|failed"}}[5m])) > 1',
+        f'sum(rate({_METRIC}_passes_total{{result=~"error|failed"}}[5m])) > 0.02',
         10,
         "warning",
-        "Passes of dispatch's admission controller fail, more than one a second",
+        "Passes of dispatch's admission controller fail again and again",
         "Look at the log for pass-failed.",
     ),
     Alert(

@@ -25,6 +25,7 @@ from dispatch_gates.requests import (
     ExpiredError,
     Get,
     InvalidError,
+    List,
     NotFoundError,
     NotServedError,
     Request,
@@ -414,6 +415,34 @@ def test_a_right_that_is_missing(denied: tuple[str, names.Resource], name: Name)
     assert (report.verdict, report.cannot_tell) == (Verdict.OBSERVE_ONLY, True), report
     assert line(report, name).answer is Answer.UNKNOWN
     assert f"you cannot {denied[0]} {denied[1]}" in line(report, name).reason
+    assert not stage.probe_is_there
+
+
+def test_what_cannot_be_told_says_which_line_to_see() -> None:
+    stage = Stage()
+    stage.remove(names.CLUSTER_TRAINING_RUNTIMES, objects.RUNTIME, "")
+    assert line(stage.preflight(), Name.START_GATE).remedy == "see Runtimes"
+    stage = Stage()
+    stage.absent = (names.LOCAL_QUEUES,)
+    assert line(stage.preflight(), Name.QUEUE).remedy == "see Kinds"
+    stage = Stage()
+    stage.before = _denied(("Get", names.LOCAL_QUEUES))
+    assert line(stage.preflight(), Name.QUEUE).remedy == "see Rights"
+
+
+def test_an_end_state_that_was_not_seen() -> None:
+    """Also where the kind is not served for a moment: then nobody can say that there is no Workload."""
+    stage = Stage()
+
+    def before(request: Request) -> None:
+        if isinstance(request, List) and request.resource == names.WORKLOADS and stage.now > 9:
+            raise NotServedError("the server could not find the requested resource", status=404)
+
+    stage.before = before
+    report = stage.preflight()
+    assert (report.verdict, report.cannot_tell) == (Verdict.OBSERVE_ONLY, True), report
+    found = line(report, Name.START_GATE)
+    assert (found.answer, found.remedy) == (Answer.UNKNOWN, "run preflight again")
     assert not stage.probe_is_there
 
 

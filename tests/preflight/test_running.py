@@ -97,6 +97,9 @@ def test_observe_only_is_kept_and_refuses() -> None:
             ):
                 require(target, ASKED)
         assert stage.probes == 1
+        others = replace(ASKED, check="its own", controller_namespace="gates", lease="l")
+        with pytest.raises(RefusedError, match="-q training --check 'its own' --controller-namespace gates --lease l "):
+            require(target, others)
 
     against(stage, work)
 
@@ -185,7 +188,9 @@ def test_plain_mode_names_no_queue() -> None:
     asked: Asked = replace(ASKED, queue=None)
 
     def work(target: Target) -> None:
-        with pytest.raises(RefusedError, match=r"namespace team, plain mode.*`dispatch-gates preflight -n team`"):
+        with pytest.raises(
+            RefusedError, match=r"namespace team, plain mode.*`dispatch-gates preflight -n team --kubeconfig /\S+`"
+        ):
             require(target, asked)
 
     against(stage, work)

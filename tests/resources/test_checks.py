@@ -381,8 +381,12 @@ def test_plain_mode_knows_no_priority() -> None:
 
 
 def opening(**changes: Any) -> dict[str, Any]:
+    """Return the inputs of the opening of a plain job; its name is that of its identity."""
     keys = ("namespace", "name", "uid", "ulid", "submission", "cluster")
-    return {**{key: outputs()[key] for key in keys}, **changes}
+    props = {**{key: outputs()[key] for key in keys}, **changes}
+    if "name" not in changes and UNKNOWN not in (props["ulid"], props["submission"]):
+        props["name"] = f"dj-{props['ulid'].lower()}-s{props['submission']:.0f}"
+    return props
 
 
 def test_submission_that_was_opened_is_not_opened_for_another_object() -> None:

@@ -180,8 +180,9 @@ def test_a_job_that_is_gone_or_another_one() -> None:
     server = cluster(uid="uid-of-another")
     for _ in range(2):
         assert server.run(_life.refreshed(outputs())) is None
-        with pytest.raises(RefusedError, match="raise `submission`"):
-            server.run(_life.to_prove(outputs(), inputs(opened=True)))
+        assert server.run(_life.to_prove(outputs(), inputs(opened=True))) is None
+        with pytest.raises(RefusedError, match="is gone; it was not opened"):
+            server.run(_life.updated(outputs(), inputs(opened=True)))
         with pytest.raises(RefusedError, match="raise `submission`"):
             server.run(_life.updated(outputs(), inputs()))
         assert not server.writes

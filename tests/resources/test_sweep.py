@@ -3,7 +3,8 @@
 Covered, without an engine: what is refused, what is a change, what is opened of a list that has changed. On the real
 engine and a real cluster: nothing is opened before all jobs are recorded; a second run changes nothing and writes
 nothing; jobs and submissions that come to the list are opened, and no other; a job that was opened is not opened again
-as another TrainJob; some that cannot be opened; the provider and the engine cut off half-way.
+as another TrainJob, be it that it left the list; one that cannot be opened; the provider and the engine cut off
+half-way.
 """
 
 from __future__ import annotations
@@ -16,15 +17,16 @@ import pytest
 
 from dispatch_gates.contract.names import TRAINJOBS, ULID_LABEL
 from dispatch_gates.contract.trainjob import TrainJob, parse_trainjob
-from dispatch_gates.resources import GatedTrainJob, JobIdentity, SweepOpening, _rules
+from dispatch_gates.resources import GatedTrainJob, JobIdentity, SweepOpening
 from dispatch_gates.resources._running import GatesError
+from dispatch_gates.resources.job_opening import JobOpeningProvider
 from dispatch_gates.resources.sweep_opening import SweepOpeningProvider
 from resources.cutting import Cut, Watched
 from resources.programs import inputs, jobs_of, remains_of
 from resources.records import Records, has
 from resources.requests_log import RequestsLog
 from resources.stacks import PROJECT, Program, Stack
-from resources.test_checks import OTHER_ULID, ULID, UNKNOWN, opening
+from resources.test_checks import OTHER_ULID, UNKNOWN, opening
 from resources.test_crashes import HOWS, has_ended, try_to
 from world import World, until
 
@@ -43,21 +45,25 @@ def listed(*jobs: Any) -> dict[str, Any]:
     return {"jobs": list(jobs), "__provider": "x"}
 
 
-OTHER = opening(ulid=OTHER_ULID, uid="u-7", name=f"dj-{OTHER_ULID.lower()}-s1")
+OTHER = opening(ulid=OTHER_ULID, uid="u-7")
+HERE, THERE = f"team-a/{opening()['name']}", f"team-a/{OTHER['name']}"
+
+
+def second(**changes: Any) -> dict[str, Any]:
+    return opening(**{"submission": 2.0, "uid": "u-2", **changes})
+
+
+def refused(olds: Mapping[str, Any], news: dict[str, Any]) -> list[str]:
+    result = SweepOpeningProvider().check(dict(olds), news)
+    assert {failure.property for failure in result.failures} <= {"jobs"}
+    return [failure.reason for failure in result.failures]
 
 
 def test_submission_that_was_opened_is_not_opened_for_another_object() -> None:
-    def refused(olds: Mapping[str, Any], news: dict[str, Any]) -> list[str]:
-        result = SweepOpeningProvider().check(dict(olds), news)
-        assert {failure.property for failure in result.failures} <= {"jobs"}
-        return [failure.reason for failure in result.failures]
-
     (why,) = refused(listed(OTHER, opening()), listed(opening(uid="u-2"), OTHER))
-    assert why.startswith(f"ULID {ULID}: submission 1 was opened already, as the TrainJob of uid u-1")
-    with pytest.raises(GatesError, match="submission 1 was opened already"):
-        SweepOpeningProvider().update("id", listed(opening()), listed(opening(uid="u-2")))
+    assert why.startswith(f"{HERE}: submission 1 was opened already, as the TrainJob of uid u-1")
     for news in (
-        listed(opening(uid="u-2", submission=2.0)),
+        listed(second()),
         listed(opening(uid=UNKNOWN)),
         listed(opening(uid="u-2", ulid=UNKNOWN)),
         listed(UNKNOWN),
@@ -65,7 +71,26 @@ def test_submission_that_was_opened_is_not_opened_for_another_object() -> None:
     ):
         assert refused(listed(opening()), news) == []
     assert refused({}, listed(opening(uid="u-2"))) == []
-    assert refused({}, listed(opening(), OTHER, opening())) == [f"ULID {ULID}, submission 1: it is there twice"]
+
+
+def test_what_left_the_list_is_not_opened_for_another_object() -> None:
+    """The old inputs know nothing of it, the record does."""
+    provider, olds = SweepOpeningProvider(), {**listed(), "opened": {HERE: "u-1"}, "already": [], "held_by": {}}
+    with pytest.raises(GatesError, match="submission 1 was opened already, as the TrainJob of uid u-1"):
+        provider.update("id", olds, listed(opening(uid="u-2")))
+    outs = provider.update("id", olds, listed(opening())).outs
+    assert outs == {"jobs": [opening()], "opened": {HERE: "u-1"}, "already": [], "held_by": {}}
+
+
+def test_a_job_is_listed_once() -> None:
+    assert refused({}, listed(opening(), OTHER, opening())) == [f"{HERE} is there twice"]
+    assert refused({}, listed(opening(), opening(namespace="team-b"))) == []
+
+
+def test_a_job_that_was_left_out_of_the_run_is_not_opened_as_its_next_submission() -> None:
+    left_out = opening(submission=2.0, name=opening()["name"])
+    assert "its job is" in refused({}, listed(left_out))[0]
+    assert "its job is" in JobOpeningProvider().check({}, left_out).failures[0].reason
 
 
 def test_without_checkpoints_nothing_is_opened(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -81,8 +106,8 @@ def test_without_checkpoints_nothing_is_opened(monkeypatch: pytest.MonkeyPatch) 
         (listed(OTHER, opening()), False),
         (listed(opening(submission=1), OTHER), False),
         (listed(opening()), True),
-        (listed(opening(), OTHER, opening(submission=2.0)), True),
-        (listed(opening(submission=2.0), OTHER), True),
+        (listed(opening(), OTHER, second()), True),
+        (listed(second(), OTHER), True),
         (listed(opening(uid=UNKNOWN, name=UNKNOWN, cluster=UNKNOWN), OTHER), True),
         (listed(opening(context="other"), OTHER), True),
         (listed(opening(ulid=UNKNOWN), OTHER), True),
@@ -93,38 +118,37 @@ def test_without_checkpoints_nothing_is_opened(monkeypatch: pytest.MonkeyPatch) 
 )
 def test_it_changes_with_its_jobs_and_is_never_replaced(news: dict[str, Any], changed: bool) -> None:
     """A replacement would lose what was opened: the same submission could be opened again."""
-    result = SweepOpeningProvider().diff("id", {**listed(opening(), OTHER), "already": [], "held_by": {}}, news)
+    result = SweepOpeningProvider().diff(
+        "id", {**listed(opening(), OTHER), "opened": {HERE: "u-1", THERE: "u-7"}}, news
+    )
     assert (result.changes, result.replaces) == (changed, [])
 
 
-def test_what_came_to_the_list_is_opened() -> None:
-    olds, second = listed(opening(), OTHER), opening(submission=2.0, uid="u-2")
-    assert _rules.to_open({}, olds) == [opening(), OTHER]
-    assert _rules.to_open(olds, listed(OTHER, second, opening(context="other"))) == [second]
-    assert _rules.to_open(olds, listed(OTHER)) == _rules.to_open(olds, listed()) == []
-
-
 def test_what_was_seen_is_kept_of_the_jobs_that_are_listed() -> None:
-    """Nothing comes to the list, so that no cluster is asked."""
-    seen = {"already": sorted([opening()["name"], OTHER["name"]]), "held_by": {OTHER["name"]: ["a/b"], "gone": ["c/d"]}}
+    """Nothing comes to the list, so that no cluster is asked. What was opened is kept of all."""
+    opened = {HERE: "u-1", THERE: "u-7"}
+    seen = {"opened": opened, "already": sorted(opened), "held_by": {THERE: ["a/b"], HERE: ["c/d"]}}
     outs = SweepOpeningProvider().update("id", {**listed(opening(), OTHER), **seen}, listed(OTHER)).outs
-    assert outs == {"jobs": [OTHER], "already": [OTHER["name"]], "held_by": {OTHER["name"]: ["a/b"]}}
+    assert outs == {"jobs": [OTHER], "opened": opened, "already": [THERE], "held_by": {THERE: ["a/b"]}}
 
 
 # On the real engine.
 
 
-def sweep(given: dict[str, Any], *keys: str, opened: bool = True, **submissions: int) -> Program:
-    """Return a program of a sweep of one job a key, each in its first submission unless another is given."""
+def sweep(given: dict[str, Any], *keys: str, opened: bool = True, swept: str = "", **submissions: int) -> Program:
+    """Return a program of a sweep of one job a key, each in its first submission unless another is given.
+
+    `swept`: the keys of those that the opening lists; default: all.
+    """
 
     def program() -> None:
         identity = JobIdentity("sweep")
-        jobs = [
-            GatedTrainJob(key, ulid=identity.of(key), **{**given, "submission": submissions.get(key, 1)})
+        jobs = {
+            key: GatedTrainJob(key, ulid=identity.of(key), **{**given, "submission": submissions.get(key, 1)})
             for key in keys
-        ]
+        }
         if opened:
-            SweepOpening("sweep", jobs=jobs)
+            SweepOpening("sweep", jobs=[job for key, job in jobs.items() if key in (swept or keys)])
 
     return program
 
@@ -208,25 +232,45 @@ def test_the_life_of_a_sweep(world: World, stack: Stack) -> None:
     assert stack.resources() == jobs_of(world, stack) == []
 
 
-def test_some_that_cannot_be_opened(world: World, stack: Stack) -> None:
-    """The others are open; where they are, the next run finds that."""
+def test_one_that_cannot_be_opened_keeps_all_that_are_new_closed(world: World, stack: Stack) -> None:
+    """All or none, since nothing is recorded of an opening that failed."""
     given = inputs(world)
-    stack.up(sweep(given, "a", "b", "c", opened=False))
+    stack.up(sweep(given, "a", "b", opened=False))
     jobs = by_key(world, stack)
-    assert all(job.gates.ours for job in jobs.values())
-    world.delete(TRAINJOBS, jobs["b"].meta.name)
-    until("the job to be gone", lambda: not remains_of(jobs["b"], world))
-    printed = stack.up_fails(sweep(given, "a", "b", "c"))
-    assert f"1 of 3 jobs were not opened: TrainJob {world.namespace}/{jobs['b'].meta.name}" in printed
-    assert {key: job.gates.closed for key, job in by_key(world, stack).items()} == {"a": False, "c": False}
+    world.delete(TRAINJOBS, jobs["a"].meta.name)
+    until("the job to be gone", lambda: not remains_of(jobs["a"], world))
+    where = f"{world.namespace}/{jobs['a'].meta.name}"
+    printed = stack.up_fails(sweep(given, "a", "b"))
+    assert (
+        f"1 of 2 jobs cannot be opened, and so none was: TrainJob {where} (uid {jobs['a'].meta.uid}) is gone" in printed
+    )
+    assert by_key(world, stack)["b"].gates.ours
     assert stack.resources("SweepOpening") == []
 
     stack.refresh()
-    stack.up(sweep(given, "a", "b", "c"))
+    stack.up(sweep(given, "a", "b"))
     now = by_key(world, stack)
-    assert {key: job.meta.uid == jobs[key].meta.uid for key, job in now.items()} == {"a": True, "b": False, "c": True}
-    assert stack.outputs("SweepOpening")["already"] == sorted(jobs[key].meta.name for key in "ac")
+    assert (now["a"].meta.uid != jobs["a"].meta.uid, now["b"].meta.uid == jobs["b"].meta.uid) == (True, True)
     assert_recorded(stack, now)
+
+    # The same where it is there already, and of the jobs that come to its list one cannot be opened.
+    stack.up(sweep(given, "a", "b", "c", "d", swept="ab"))
+    came = by_key(world, stack)
+    assert (came["c"].gates.ours, came["d"].gates.ours) == (True, True)
+    world.delete(TRAINJOBS, came["c"].meta.name)
+    until("the job to be gone", lambda: not remains_of(came["c"], world))
+    assert "1 of 2 jobs cannot be opened, and so none was" in stack.up_fails(sweep(given, "a", "b", "c", "d"))
+    assert by_key(world, stack)["d"].gates.ours
+
+    # What leaves the list and comes back as another object is not opened again, and keeps the new ones closed.
+    stack.refresh()
+    stack.up(sweep(given, "b", "c", "d", swept="b"))
+    printed = stack.up_fails(sweep(given, "a", "b", "c", "d"))
+    assert f"{where}: submission 1 was opened already" in printed
+    assert {key for key, job in by_key(world, stack).items() if job.gates.ours} == {"a", "c", "d"}
+    stack.up(sweep(given, "a", "b", "c", "d", a=2))
+    assert_recorded(stack, by_key(world, stack))
+    assert len(stack.outputs("SweepOpening")["opened"]) == 5
     stack.destroy()
 
 
@@ -235,12 +279,13 @@ CUTS: Sequence[str] = (
     "after replace trainjobs 2",
     "lost replace trainjobs 3",
     "after get trainjobs 5",
+    "before get trainjobs 8",
 )
 
 
 @pytest.mark.parametrize("text", CUTS)
 def test_cut_off(text: str, world: World, stack: Stack, tmp_path: Path) -> None:
-    """Start reads each of the three once; the fifth read is the second of the opening."""
+    """Each of the three is read by Start, by the look before the first is opened, and when it is opened."""
     program, log = sweep(inputs(world), "a", "b", "c"), RequestsLog(world)
     how, _, place = text.partition(" ")
     watched = Watched(Cut(place, HOWS[how]), tmp_path)

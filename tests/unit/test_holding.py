@@ -17,7 +17,7 @@ from dispatch_gates.contract.names import GATE, HOLD, JOBSETS, OPENED, PODS, TRA
 from dispatch_gates.contract.objects import JsonObject
 from dispatch_gates.operations.errors import RefusedError, RejectedError, TimedOutError
 from dispatch_gates.operations.holding import hold, release
-from dispatch_gates.requests import ApiError, Operation, Pause, Replace, Request, UnreachableError
+from dispatch_gates.requests import ApiError, List, NotServedError, Operation, Pause, Replace, Request, UnreachableError
 from model import objects
 from model.apiserver import ApiServer, Crash
 from model.objects import NAME, TEAM, WORKLOAD
@@ -249,3 +249,23 @@ def test_hold_then_release_runs_once_more_under_a_new_count() -> None:
     server.put(objects.job(1))
     run(server, release)
     assert count(server, NAME) == 2
+
+
+@pytest.mark.parametrize(("operation", "before"), [(hold, False), (release, True)])
+def test_a_kind_that_is_not_served_is_no_workload_that_is_not_there(
+    operation: Callable[..., Operation[Any]], before: bool
+) -> None:
+    """The mark is there then, so that repeating it does the rest."""
+    server = kueue_mode(held=before, active=not before)
+
+    def not_served(request: Request) -> None:
+        if isinstance(request, List) and request.resource == WORKLOADS:
+            raise NotServedError("the server could not find the requested resource", status=404)
+
+    server.before = not_served
+    with pytest.raises(NotServedError):
+        run(server, operation)
+    assert (held(server), active(server)) == (True, not before)
+    server.before = lambda _: None
+    run(server, operation)
+    assert (held(server), active(server)) == (not before, before)

@@ -7,7 +7,7 @@ import pytest
 from dispatch_gates.contract import names
 from dispatch_gates.operations.overview import await_change, controller, overview, queue_state
 from dispatch_gates.operations.status import JobState, status
-from dispatch_gates.requests import DeniedError, ExpiredError, Get, List, NotServedError, Request
+from dispatch_gates.requests import DeniedError, ExpiredError, Get, List, NotServedError, Pause, Request, Watch
 from model import objects
 from model.apiserver import ApiServer
 
@@ -120,8 +120,25 @@ def test_waiting_for_a_change() -> None:
     server = team()
     server.run(await_change("team", str(server.state.version), 2.0))
 
-    def expired(_: Request) -> None:
-        raise ExpiredError("too old", status=410)
+    def expired(request: Request) -> None:
+        if isinstance(request, Watch):
+            raise ExpiredError("too old", status=410)
 
     server.before = expired
     server.run(await_change("team", "1", 2.0))
+    assert server.requests[-1] == Pause(2.0), "the version of a job that did not change is as old the next time"
+
+
+def test_waiting_for_a_change_of_one_job() -> None:
+    """What changed in others since then is no change of it."""
+    server = team()
+    server.put(objects.trainjob(name="another"))
+    waited: list[Watch] = []
+
+    def idle(watch: Watch) -> bool:
+        waited.append(watch)
+        return False
+
+    server.idle = idle
+    server.run(await_change("team", str(server.state.version - 1), 2.0, objects.NAME))
+    assert [watch.name for watch in waited] == [objects.NAME]

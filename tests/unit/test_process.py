@@ -7,9 +7,11 @@ lasts its time out; what the endpoints say; no usable configuration.
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import signal
 import socket
+import subprocess
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -155,3 +157,29 @@ def test_without_a_configuration_it_says_so(tmp_path: Path) -> None:
     assert code == 3
     assert "there is no file" in said
     assert "Traceback" not in said
+
+
+def test_an_address_that_cannot_be_listened_on(tmp_path: Path) -> None:
+    """One line that names it, and an exit code that does not read as a lost Lease."""
+    kubeconfig = tmp_path / "kubeconfig"
+    kubeconfig.write_text(json.dumps(KUBECONFIG))
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        for listen, code in ((f"127.0.0.1:{port}", 3), ("127.0.0.1:99999", 2), ("127.0.0.1:http", 2)):
+            arguments = ["--kubeconfig", str(kubeconfig), "--listen", listen]
+            done = subprocess.run(
+                [sys.executable, "-m", "dispatch_admission", *arguments], capture_output=True, text=True, check=False
+            )
+            assert (done.returncode, listen in done.stderr, "Traceback" in done.stderr) == (code, True, False), done
+
+
+KUBECONFIG = {
+    "apiVersion": "v1",
+    "kind": "Config",
+    "clusters": [{"name": "a", "cluster": {"server": "http://127.0.0.1:9"}}],
+    "users": [{"name": "a", "user": {"token": "t"}}],
+    "contexts": [{"name": "a", "context": {"cluster": "a", "user": "a"}}],
+    "current-context": "a",
+}

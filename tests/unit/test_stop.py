@@ -12,7 +12,7 @@ from dispatch_gates.contract.names import JOBS, JOBSETS, PODS, TRAINJOBS
 from dispatch_gates.contract.objects import JsonObject
 from dispatch_gates.operations.errors import RefusedError, TimedOutError
 from dispatch_gates.operations.stop import delete_job, stop
-from dispatch_gates.requests import ApiError, Delete, DeniedError, ExpiredError, Request, UnreachableError, Watch
+from dispatch_gates.requests import ApiError, Delete, DeniedError, ExpiredError, Pause, Request, UnreachableError, Watch
 from model import objects
 from model.apiserver import ApiServer
 from model.objects import NAME, TEAM
@@ -164,6 +164,20 @@ def test_a_watch_that_expired_is_begun_anew() -> None:
 
     server.idle = idle
     stopped(server)
+
+
+def test_watches_that_always_expire_come_to_an_end() -> None:
+    """Of a job that has not changed since before the API server was started again, each does."""
+    server = finalized()
+
+    def before(request: Request) -> None:
+        if isinstance(request, Watch):
+            raise ExpiredError("410")
+
+    server.before = before
+    with pytest.raises(TimedOutError, match="is still there"):
+        server.run(stop(TEAM, NAME, UID, seconds=5.0))
+    assert sum(request.seconds for request in server.requests if isinstance(request, Pause)) == 5.0
 
 
 @pytest.mark.parametrize("error", [DeniedError("403"), UnreachableError("lost")], ids=["denied", "lost"])

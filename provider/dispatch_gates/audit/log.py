@@ -13,6 +13,7 @@ import heapq
 import io
 import json
 import sys
+import zlib
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -158,7 +159,7 @@ def _events(
                 yield event
         _count(reading, raw, before)
         progress()
-    except (OSError, EOFError) as error:
+    except (OSError, EOFError, zlib.error) as error:
         raise LogError(f"{name}: cannot be read: {error}") from error
 
 

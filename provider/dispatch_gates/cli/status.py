@@ -128,7 +128,7 @@ def _changes(asked: _Asked, seen: _Seen) -> Iterator[Status]:
     last = {status.job.meta.uid: _key(status) for status in seen.jobs}
     while seen.jobs or asked.name is None:
         try:
-            run(asked.target, await_change(asked.namespace, seen.version, _WAKE_SECONDS))
+            run(asked.target, await_change(asked.namespace, seen.version, _WAKE_SECONDS, asked.name or ""))
             seen = _read(asked)
         except Failure as error:
             warn(f"{error.message}; still looking")

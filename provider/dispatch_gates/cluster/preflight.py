@@ -5,6 +5,7 @@ Start, Open and Release are refused where the gate is not proven: a process asks
 
 from __future__ import annotations
 
+import shlex
 import threading
 import time
 from collections.abc import Callable
@@ -16,11 +17,13 @@ from ulid import ULID
 
 from dispatch_gates.cluster.blocking import run
 from dispatch_gates.cluster.connection import ClusterConfigError, Target
+from dispatch_gates.contract import names
 from dispatch_gates.contract.capability import Verdict
 from dispatch_gates.contract.identity import Identity
 from dispatch_gates.contract.objects import MalformedError
 from dispatch_gates.operations.errors import OperationError, RefusedError
 from dispatch_gates.operations.preflight import Asked, Probe, Report, Stands, Tell, preflight, remove_probe
+from dispatch_gates.printable import is_path
 from dispatch_gates.requests import ApiError
 
 LIMIT_SECONDS: Final = 60.0
@@ -113,9 +116,28 @@ def require(
     report = prove(target, asked, tell=tell, warn=warn)
     if report.verdict is Verdict.OBSERVE_ONLY:
         where = f"queue {asked.namespace}/{asked.queue}" if asked.queue else f"namespace {asked.namespace}, plain mode"
-        command = f"dispatch-gates preflight -n {asked.namespace}" + (f" -q {asked.queue}" if asked.queue else "")
         raise RefusedError(
             f"observe-only: the gate of {where} is not proven, and nothing is started, opened or released. "
-            f"{'; '.join(report.why)}. `{command}` shows it line by line."
+            f"{'; '.join(report.why)}. `{_command(target, asked)}` shows it line by line."
         )
     return report
+
+
+def _command(target: Target, asked: Asked) -> str:
+    """Return what a person types to see the same preflight."""
+    given = {
+        "-n": (asked.namespace, None),
+        "-q": (asked.queue, None),
+        "--check": (asked.check, names.ADMISSION_CHECK),
+        "--controller-namespace": (asked.controller_namespace, names.CONTROLLER_NAMESPACE),
+        "--lease": (asked.lease, names.CONTROLLER),
+        "--context": (target.context, None),
+    }
+    options = [
+        f"{option} {shlex.quote(value)}"
+        for option, (value, usual) in given.items()
+        if value is not None and value != usual
+    ]
+    if target.kubeconfig and is_path(target.kubeconfig):  # its content is not shown
+        options.append(f"--kubeconfig {shlex.quote(target.kubeconfig)}")
+    return " ".join(["dispatch-gates preflight", *options])

@@ -13,7 +13,7 @@ from dispatch_gates.operations.errors import RefusedError, RejectedError
 from dispatch_gates.operations.evidence import await_next
 from dispatch_gates.operations.jobs import read_job, read_workload
 from dispatch_gates.operations.tries import Tries
-from dispatch_gates.requests import ConflictError, NotServedError, Operation, Replace, UnreachableError, write
+from dispatch_gates.requests import ConflictError, Operation, Replace, UnreachableError, write
 
 RELEASE_SECONDS: Final = 300.0
 """How long Release in plain mode waits for the previous execution to be over, in seconds."""
@@ -104,10 +104,7 @@ def _set_active(job: TrainJob, active: bool, done: str) -> Operation[None]:
     """Set spec.active of the job's Workload, if there is one: a later one is kept at the check by the mark."""
     tries = Tries(f"TrainJob {job.meta.namespace}/{job.meta.name} was not {done} in its Workload")
     while True:
-        try:
-            workload = yield from read_workload(job)
-        except NotServedError:
-            return  # no such kind: Kueue is not installed, or no more
+        workload = yield from read_workload(job)
         if workload is None or workload.active is active:
             return
         body = copied(workload.raw)

@@ -40,22 +40,11 @@ def open_job(namespace: str, name: str, uid: str, *, seconds: float = WORKLOAD_S
     no such job or, in plain mode, gates of others are on it; `TimedOutError` where others kept changing it, the API
     server did not answer, or its JobSet did not come.
     """
-    where = f"TrainJob {namespace}/{name}"
-    tries = Tries(f"{where} was not opened")
+    tries = Tries(f"TrainJob {namespace}/{name} was not opened")
     while True:
-        job = yield from read_job(namespace, name, uid)
-        if job is None:
-            raise RefusedError(f"{where} (uid {uid}) is gone; it was not opened. Start it as the next submission.")
+        job = yield from read_openable(namespace, name, uid)
         if job.past_gate:
             return Opened(job, already=True)
-        if job.ended or job.meta.deleting:
-            state = f"ended ({job.ended})" if job.ended else "is being deleted"
-            raise RejectedError(f"{where} {state} without ever having been opened; start the next submission.")
-        if job.gates.others and not job.kueue_mode:
-            raise RefusedError(
-                f"{where} was not opened: it carries gates of others ({', '.join(job.gates.others)}), which nobody "
-                "keeps in plain mode. Have them removed, then open it."
-            )
         try:
             body = without_gate(job) if job.kueue_mode else (yield from _plain(job, seconds))
             stored = yield from write(Replace(TRAINJOBS, body))
@@ -63,6 +52,25 @@ def open_job(namespace: str, name: str, uid: str, *, seconds: float = WORKLOAD_S
             tries.again(error)  # somebody else wrote first, or our own write may be in
             continue
         return Opened(parse_trainjob(stored), already=False)
+
+
+def read_openable(namespace: str, name: str, uid: str) -> Operation[TrainJob]:
+    """Read a job that is open, or that `open_job` would open now; raise what `open_job` raises where it is neither."""
+    where = f"TrainJob {namespace}/{name}"
+    job = yield from read_job(namespace, name, uid)
+    if job is None:
+        raise RefusedError(f"{where} (uid {uid}) is gone; it was not opened. Start it as the next submission.")
+    if job.past_gate:
+        return job
+    if job.ended or job.meta.deleting:
+        state = f"ended ({job.ended})" if job.ended else "is being deleted"
+        raise RejectedError(f"{where} {state} without ever having been opened; start the next submission.")
+    if job.gates.others and not job.kueue_mode:
+        raise RefusedError(
+            f"{where} was not opened: it carries gates of others ({', '.join(job.gates.others)}), which nobody "
+            "keeps in plain mode. Have them removed, then open it."
+        )
+    return job
 
 
 def _plain(job: TrainJob, seconds: float) -> Operation[JsonObject]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from dataclasses import dataclass
 
 from dispatch_gates.contract import names
@@ -18,6 +17,7 @@ from dispatch_gates.requests import (
     ExpiredError,
     NotServedError,
     Operation,
+    Pause,
     Watch,
     find,
     select,
@@ -117,7 +117,12 @@ def _queue(name: str, raw: JsonObject | None) -> Queue:
     return Queue(name, text(raw, "spec", "clusterQueue") or "", pending, reserving, admitted, problem)
 
 
-def await_change(namespace: str, version: str, seconds: float) -> Operation[None]:
-    """Wait until a TrainJob of the namespace changes, `seconds` at most: a wake-up, no evidence."""
-    with suppress(ExpiredError):
-        yield Watch(names.TRAINJOBS, namespace, version, seconds)
+def await_change(namespace: str, version: str, seconds: float, name: str = "") -> Operation[None]:
+    """Wait until a TrainJob of the namespace, or the one of this name, changes, `seconds` at most.
+
+    A wake-up, no evidence.
+    """
+    try:
+        yield Watch(names.TRAINJOBS, namespace, version, seconds, name=name)
+    except ExpiredError:
+        yield Pause(seconds)  # it would be as old the next time: one that did not change keeps its version

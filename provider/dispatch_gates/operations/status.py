@@ -113,7 +113,8 @@ def judge(job: TrainJob, workload: Workload | None, evidence: Evidence, check: s
         who = ", ".join(job.gates.names) or "an entry without a name"
         return Verdict(JobState.HELD_BY_ADMINISTRATOR, f"gates left: {who}")
     if job.held:
-        return Verdict(JobState.HELD, f"hold mark set{left}")
+        half = "; its Workload is still active: hold it again" if workload is not None and workload.active else ""
+        return Verdict(JobState.HELD, f"hold mark set{half}{left}")
     if not job.suspended:
         return _unsuspended(job, evidence, pods)
     if not job.kueue_mode:

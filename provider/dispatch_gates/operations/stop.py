@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from dispatch_gates.contract.names import JOBS, JOBSET_NAME, JOBSETS, PODS, TRAINJOBS, Resource
 from dispatch_gates.contract.objects import listed, parse_meta
 from dispatch_gates.operations.errors import RefusedError, TimedOutError
@@ -14,10 +16,14 @@ from dispatch_gates.requests import (
     ExpiredError,
     NotFoundError,
     Operation,
+    Pause,
     Watch,
     find,
     select,
 )
+
+_EXPIRED_SECONDS: Final = 0.5
+"""After how long it is looked again where a version is too old to watch from."""
 
 
 def delete_job(namespace: str, name: str, uid: str) -> Operation[None]:
@@ -97,5 +103,7 @@ def _watched(request: Watch, left: float) -> Operation[float]:
     try:
         changes: Changes = yield request
     except ExpiredError:
-        return left
+        # Of an object that has not changed for long the version may be forgotten, and would be again.
+        yield Pause(pause := min(left, _EXPIRED_SECONDS))
+        return left - pause
     return changes.seconds_left

@@ -14,7 +14,7 @@ from dispatch_gates.contract.trainjob import TrainJob
 from dispatch_gates.operations.errors import RefusedError
 from dispatch_gates.operations.holding import hold, release
 from dispatch_gates.operations.jobs import read_job
-from dispatch_gates.operations.opening import open_job
+from dispatch_gates.operations.opening import open_job, read_openable
 from dispatch_gates.operations.start import Started, start
 from dispatch_gates.operations.status import JobState, left_behind, status
 from dispatch_gates.operations.stop import stop
@@ -42,14 +42,11 @@ def started(asked: JobSpec, props: Props) -> Operation[tuple[Props, Started]]:
 
 
 def to_prove(olds: Props, news: Props) -> Operation[TrainJob | None]:
-    """Return the job if it is to be opened or released, which takes a proven gate; None if not.
-
-    Raises `RefusedError` where the job is gone.
-    """
+    """Return the job if it is to be opened or released, which takes a proven gate; None if not."""
     yield from in_cluster(olds["cluster"], news)
     job = yield from read_job(olds["namespace"], olds["name"], olds["uid"])
     if job is None:
-        raise _gone(olds)
+        return None  # what is done next says so
     opens = not job.past_gate and news.get("opened") is True
     return job if opens or (job.held and news.get("hold") is False) else None
 
@@ -93,6 +90,12 @@ def deleted(props: Props) -> Operation[None]:
     yield from in_cluster(props["cluster"], props)
     seconds = setting(props, "delete_timeout_seconds")
     yield from stop(props["namespace"], props["name"], props["uid"], seconds=seconds)
+
+
+def openable(props: Props) -> Operation[TrainJob]:
+    """Read a job that is open, or could be opened now; raise what `opened` would where it is neither."""
+    yield from in_cluster(props["cluster"], props)
+    return (yield from read_openable(props["namespace"], props["name"], props["uid"]))
 
 
 def opened(props: Props) -> Operation[Props]:

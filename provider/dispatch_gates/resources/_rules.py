@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
+from dispatch_gates.contract.identity import Identity
 from dispatch_gates.operations.status import JobState
 from dispatch_gates.printable import is_path
 from dispatch_gates.resources._inputs import ASKED, Failure, Props, job_spec, known, whole
@@ -62,19 +63,19 @@ def opening_failures(olds: Props, news: Props) -> list[Failure]:
     """Return what is wrong with an opening; `olds` is empty where it will be made for the first time."""
     found: list[Failure] = []
     same = olds and not any(_differs(olds, news, key) for key in IDENTITY)
-    if same and (why := _opened_before(olds, news)):
+    if why := _another_job(news) or (_opened_before(olds.get("uid"), news) if same else None):
         found.append(("submission", why))
     if problem := records_problem():
         found.append(("uid", problem))
     return found
 
 
-def _opened_before(olds: Props, news: Props) -> str | None:
-    """Say why a submission is not opened (again), if it is another TrainJob by now."""
-    if not known(news.get("uid")) or olds.get("uid") == news.get("uid"):
+def _opened_before(uid: str | None, news: Props) -> str | None:
+    """Say why a submission that was opened as the TrainJob of this UID, if it was, is not opened as another one."""
+    if uid is None or not known(news.get("uid")) or uid == news.get("uid"):
         return None
     return (
-        f"submission {whole(olds['submission'])} was opened already, as the TrainJob of uid {olds['uid']}, "
+        f"submission {whole(news['submission'])} was opened already, as the TrainJob of uid {uid}, "
         "which is gone. Its executions must not be repeated: raise `submission`."
     )
 
@@ -90,55 +91,58 @@ def opening_difference(olds: Props, news: Props) -> tuple[bool, list[str]]:
     return bool(replaces or others), replaces
 
 
-def sweep_failures(olds: Props, news: Props) -> list[Failure]:
-    """Return what is wrong with the opening of a sweep; `olds` is empty where it will be made for the first time."""
+def sweep_failures(before: Mapping[str, str | None], news: Props) -> list[Failure]:
+    """Return what is wrong with the opening of a sweep. `before` is what was opened: UIDs by where the job is."""
     found: list[Failure] = []
-    before, seen = _by_identity(olds), set()
+    seen: set[str] = set()
     for job in _listed(news):
-        identity = _identity(job)
-        if identity in seen and identity is not None:
-            found.append(("jobs", f"ULID {job['ulid']}, submission {whole(job['submission'])}: it is there twice"))
-        seen.add(identity)
-        if identity in before and (why := _opened_before(before[identity], job)):
-            found.append(("jobs", f"ULID {job['ulid']}: {why}"))
+        where = where_of(job)
+        if where is None:
+            continue
+        if where in seen:
+            found.append(("jobs", f"{where} is there twice"))
+        seen.add(where)
+        if why := _another_job(job) or _opened_before(before.get(where), job):
+            found.append(("jobs", f"{where}: {why}"))
     if problem := records_problem():
         found.append(("jobs", problem))
     return found
 
 
 def sweep_difference(olds: Props, news: Props) -> bool:
-    """Compare the opening of a sweep with what is asked for. Nothing replaces it: it is the record of what was opened.
-
-    In what order the jobs are listed makes no difference.
-    """
-    before, after = _by_identity(olds), _by_identity(news)
+    """Compare the opening of a sweep with what is asked for. The order of its jobs makes no difference."""
+    before, after = swept(olds), swept(news)
     return (
         not known(news.get("jobs"))
         or before.keys() != after.keys()
-        or any(opening_difference(before[identity], job)[0] for identity, job in after.items())
+        or any(opening_difference(before[where], job)[0] for where, job in after.items())
     )
 
 
-def to_open(olds: Props, news: Props) -> list[Props]:
-    """Return the jobs of a sweep that are not recorded as opened."""
-    before = _by_identity(olds)
-    return [job for job in _listed(news) if _identity(job) not in before]
+def swept(props: Props) -> dict[str, Props]:
+    """Return the jobs of a sweep by where they are, as far as that is known."""
+    return {where: job for job in _listed(props) if (where := where_of(job)) is not None}
 
 
-def _by_identity(props: Props) -> dict[Any, Props]:
-    return {identity: job for job in _listed(props) if (identity := _identity(job)) is not None}
+def where_of(job: Props) -> str | None:
+    """Return which TrainJob an opening is about, as `namespace/name`; None while that is unknown."""
+    if not known([job.get(key) for key in IDENTITY]):
+        return None
+    return f"{job['namespace']}/{Identity.of(job['ulid'], whole(job['submission'])).name}"
 
 
 def _listed(props: Props) -> list[Props]:
-    """Return the jobs of a sweep's opening; none while the list itself is unknown."""
+    """Return the jobs of a sweep; none while the list itself is unknown."""
     jobs = props.get("jobs")
     return [job for job in jobs if isinstance(job, dict)] if isinstance(jobs, list) else []
 
 
-def _identity(job: Props) -> tuple[Any, ...] | None:
-    """Return which TrainJob an opening is about; None while that is unknown."""
-    identity = tuple(whole(job.get(key)) for key in IDENTITY)
-    return identity if known(identity) else None
+def _another_job(news: Props) -> str | None:
+    """Say why an opening is not about the job that it was given."""
+    where = where_of(news)
+    if where is None or not known(news.get("name")) or where.endswith(f"/{news['name']}"):
+        return None
+    return f"its job is {news['name']} as yet, and was left out of this run: leave it in (`--target`)"
 
 
 def _differs(olds: Props, news: Props, key: str) -> bool:

@@ -27,8 +27,8 @@ from dispatch_gates.resources.gated_train_job import GatedTrainJob
 class SweepOpeningProvider(ResourceProvider):
     """Translates the engine's calls to operations. Stored in states by module and name: never move it.
 
-    Like a `JobOpening` it is a record of what happened: refreshing keeps it, and no submission in it is ever opened
-    again under a new TrainJob.
+    Like a `JobOpening` it is a record of what happened: refreshing keeps it, and so does a job that leaves the list. No
+    submission in it is opened again as another TrainJob.
     """
 
     serialize_as_secret_always: ClassVar[bool] = False  # type: ignore[misc] # the SDK reads it from the class
@@ -39,10 +39,12 @@ class SweepOpeningProvider(ResourceProvider):
 
     def check(self, olds: Props, news: Props) -> CheckResult:
         """Refuse to open a submission a second time, for another TrainJob."""
-        return CheckResult(news, [CheckFailure(name, why) for name, why in _rules.sweep_failures(olds, news)])
+        # Of what left the list the old inputs know nothing: an update asks the record.
+        before = {where: job.get("uid") for where, job in _rules.swept(olds).items()}
+        return CheckResult(news, [CheckFailure(name, why) for name, why in _rules.sweep_failures(before, news)])
 
     def diff(self, _id: str, olds: Props, news: Props) -> DiffResult:
-        """Other jobs or submissions are to be opened; it is never replaced, since it would lose what it records."""
+        """Other jobs or submissions are to be opened; of itself it is never replaced: that would lose its record."""
         return DiffResult(changes=_rules.sweep_difference(olds, news), replaces=[], delete_before_replace=True)
 
     def create(self, props: Props) -> CreateResult:
@@ -59,34 +61,41 @@ class SweepOpeningProvider(ResourceProvider):
 
 def _opened(olds: Props, news: Props) -> Props:
     """Open what is not recorded as opened yet; return the outputs."""
-    if wrong := _rules.sweep_failures(olds, news):
+    before: dict[str, str | None] = olds.get("opened", {})
+    if wrong := _rules.sweep_failures(before, news):
         raise GatesError("; ".join(f"{name}: {why}" for name, why in wrong))
-    opened = _opening.open_all(_rules.to_open(olds, news))
-    names = [job["name"] for job in news["jobs"]]
-    already = {*olds.get("already", ()), *(name for name, outs in opened.items() if outs["already"])}
-    held_by = {**olds.get("held_by", {}), **{name: outs["held_by"] for name, outs in opened.items()}}
+    jobs = _rules.swept(news)
+    done = {
+        str(_rules.where_of(outs)): outs
+        for outs in _opening.open_all([job for where, job in jobs.items() if where not in before])
+    }
+    already = {*olds.get("already", ()), *(where for where, outs in done.items() if outs["already"])}
+    held_by = {**olds.get("held_by", {}), **{where: outs["held_by"] for where, outs in done.items()}}
     return {
         "jobs": news["jobs"],
-        "already": sorted(already & {*names}),
-        "held_by": {name: held_by[name] for name in sorted(names) if held_by.get(name)},
+        "opened": before | {where: jobs[where]["uid"] for where in done},
+        "already": sorted(already & jobs.keys()),
+        "held_by": {where: held_by[where] for where in sorted(jobs) if held_by.get(where)},
     }
 
 
 class SweepOpening(Resource, module="dispatch", name="SweepOpening"):
     """The opening of many recorded jobs in one go, once all of them are recorded.
 
-    It does what a `JobOpening` for each does, and costs the engine one resource instead of hundreds, which is most of
-    what a `pulumi up` of hundreds of jobs takes. In return no job is opened before the last one is started: one that
-    cannot be started keeps all of them closed until the next run. Destroying it changes nothing.
+    It does what a `JobOpening` for each does, and costs the engine one resource instead of hundreds, which is much of
+    what a `pulumi up` of hundreds of jobs takes. In return it is all or none: one that cannot be started, or opened,
+    keeps all that are new closed until the next run. Destroying it changes nothing in the cluster.
     """
 
     jobs: pulumi.Output[list[dict[str, Any]]]
-    """What was opened: of each job its identity, name, UID and cluster, as they are in the inputs of a `JobOpening`."""
+    """The jobs as the program lists them: of each its identity, name, UID and cluster, as a `JobOpening` has them."""
+    opened: pulumi.Output[dict[str, str]]
+    """All that were ever opened, also those that are not listed any more: their UIDs by `namespace/name`."""
     already: pulumi.Output[list[str]]
-    """The names of the jobs that were open before."""
+    """Which of the jobs, as `namespace/name`, were open before."""
     held_by: pulumi.Output[dict[str, list[str]]]
-    """By the name of a job, the gates of administrators that still held it when it was opened; refreshing does not
-    look again. A job that none held is not in it."""
+    """By `namespace/name` of a job, the gates of administrators that still held it when it was opened; refreshing does
+    not look again. A job that none held is not in it."""
 
     def __init__(
         self, resource_name: str, *, jobs: Sequence[GatedTrainJob], opts: pulumi.ResourceOptions | None = None
@@ -111,5 +120,5 @@ def _without_none(props: Any) -> Props:
     return {key: value for key, value in props.items() if value is not None}
 
 
-_SEEN: Final = ("already", "held_by")
+_SEEN: Final = ("opened", "already", "held_by")
 """What the provider adds to the inputs."""

@@ -160,7 +160,7 @@ class _Trial:
         self._lines, self._clock = lines, clock
         self._until = 0.0
         self._versions: probing.Versions | Problem = Problem("not read")
-        self._seen: Seen | Problem = Problem("there is no runtime to make a probe with")
+        self._seen: Seen | Problem = Problem("there is no runtime to make a probe with", Name.RUNTIMES)
         self._stands = Stands.GONE
         self.created: str | None = None
         self.left_behind = ""

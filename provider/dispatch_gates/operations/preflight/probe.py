@@ -158,6 +158,8 @@ def _end_state(asked: Asked, seen: Seen, version: str) -> Operation[Seen]:
     try:
         listing = yield from select(names.WORKLOADS, asked.namespace, selector)
     except NotServedError:
+        if asked.queue is not None:
+            raise  # what was not seen is no end state
         return seen  # no such kind: Kueue is not installed
     last = [found for found in map(parse_workload, listing.items) if _owned(seen, found)]
     if asked.queue is not None and last and not seen.leaks:

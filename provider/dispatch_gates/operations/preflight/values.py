@@ -99,10 +99,10 @@ Tell: TypeAlias = Callable[[Capability | Probe], None]
 
 @dataclass(frozen=True)
 class Problem:
-    """What kept a part of preflight from being read. `missing`: the API server does not know the kind."""
+    """What kept a part of preflight from being read, and which line of the report says what to do about it, if any."""
 
     message: str
-    missing: bool = False
+    see: Name | None = Name.RIGHTS
     unanswered: bool = False
 
 
@@ -111,10 +111,12 @@ def attempt(operation: Operation[T]) -> Operation[T | Problem]:
     try:
         return (yield from operation)
     except (ApiError, MalformedError) as error:
-        unanswered = isinstance(error, UnreachableError | BadReplyError)
-        return Problem(str(error), isinstance(error, NotServedError), unanswered)
+        if isinstance(error, UnreachableError | BadReplyError):
+            return Problem(str(error), None, unanswered=True)
+        return Problem(str(error), Name.KINDS if isinstance(error, NotServedError) else Name.RIGHTS)
 
 
 def untold(name: Name, problem: Problem, needed: bool = True) -> Capability:
     """Return the capability that could not be told because of a problem."""
-    return Capability(name, Answer.UNKNOWN, problem.message, "see Rights" if not problem.unanswered else "", needed)
+    todo = f"see {problem.see}" if problem.see else ""
+    return Capability(name, Answer.UNKNOWN, problem.message, todo, needed)
