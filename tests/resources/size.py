@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from pulumi_kubernetes.apiextensions import CustomResource
 
@@ -31,6 +31,9 @@ from resources.heartbeat import heartbeat
 from resources.programs import inputs
 from resources.stacks import CONFIG, LEASE, Program, Stack
 from world import Deployment, World, until
+
+REST_SECONDS: Final = 5.0
+"""How long nothing changes in a cluster that has come to rest: no controller of these pauses for so long."""
 
 
 @dataclass(frozen=True)
@@ -77,17 +80,10 @@ class Figures:
 
 def measure(world: World, new_stack: Callable[[str], Stack], jobs: int) -> Figures:
     """Run all, one after the other, and destroy them."""
-
-    def settled() -> bool:
-        return sum(not parse_workload(raw).gates.ours for raw in world.list(names.WORKLOADS)) == jobs
-
-    def gone() -> bool:
-        return not any(world.list(kind) for kind in (names.TRAINJOBS, names.JOBSETS, names.WORKLOADS))
-
-    plain = _timed(new_stack("plain"), lambda: _plain(world, jobs), jobs, settled, gone)
-    gated = _timed(new_stack("gated"), lambda: _gated(world, jobs), jobs, settled, gone)
-    one_by_one = _timed(new_stack("one-by-one"), lambda: _one_by_one(world, jobs), 2 * jobs, settled, gone)
-    empty = _timed(new_stack("empty"), lambda: _empty(jobs + 2), jobs)
+    plain = _timed(world, new_stack("plain"), lambda: _plain(world, jobs), jobs)
+    gated = _timed(world, new_stack("gated"), lambda: _gated(world, jobs), jobs)
+    one_by_one = _timed(world, new_stack("one-by-one"), lambda: _one_by_one(world, jobs), jobs)
+    empty = _timed(world, new_stack("empty"), lambda: _empty(jobs + 2), 0)
     preflight = _preflight(world)
     return Figures(jobs, preflight, plain, gated.less(preflight), one_by_one.less(preflight), empty)
 
@@ -101,25 +97,46 @@ def _preflight(world: World) -> float:
     return time.monotonic() - begin
 
 
-def _timed(
-    stack: Stack,
-    program: Program,
-    least: int,
-    settled: Callable[[], bool] = lambda: True,
-    gone: Callable[[], bool] = lambda: True,
-) -> Ups:
-    """Run `up` twice and destroy; return once all of it is gone: the next measurement would pay for the removal."""
+def _timed(world: World, stack: Stack, program: Program, jobs: int) -> Ups:
+    """Run `up` twice and destroy. Each begins when the cluster does nothing more: it would pay for what was before."""
     stack.preview(program)  # so that the stack exists, and what is read once has been read
     begin = time.monotonic()
-    assert stack.up(program)["create"] >= least
+    assert stack.up(program)["create"] >= jobs
     done = time.monotonic()
-    until("Kueue to be done with all jobs", settled)
-    known = time.monotonic()
+    until("Kueue to be done with all jobs", lambda: _past_gate(world) == jobs)
+    settled = time.monotonic()
+    _await_rest(world)
+    rested = time.monotonic()
     assert stack.up(program).unchanged
     again = time.monotonic()
     stack.destroy()
-    until("all of them to be gone", gone)
-    return Ups(done - begin, known - begin, again - known)
+    until("all of them to be gone", lambda: not _versions(world))
+    _await_rest(world)
+    return Ups(done - begin, settled - begin, again - rested)
+
+
+def _past_gate(world: World) -> int:
+    return sum(not parse_workload(raw).gates.ours for raw in world.list(names.WORKLOADS))
+
+
+def _versions(world: World) -> dict[str, str]:
+    """Return the versions of all that is made for jobs, by UID."""
+    found = [raw["metadata"] for kind in (names.TRAINJOBS, names.JOBSETS, names.WORKLOADS) for raw in world.list(kind)]
+    return {metadata["uid"]: metadata["resourceVersion"] for metadata in found}
+
+
+def _await_rest(world: World) -> None:
+    """Wait until nothing that is made for jobs has changed for some seconds."""
+    last, since = _versions(world), time.monotonic()
+
+    def rests() -> bool:
+        nonlocal last, since
+        now = _versions(world)
+        if now != last:
+            last, since = now, time.monotonic()
+        return time.monotonic() - since >= REST_SECONDS
+
+    until("the cluster to come to rest", rests, pause=0.5)
 
 
 def _gated(world: World, jobs: int) -> None:

@@ -102,11 +102,12 @@ def test_the_list_is_what_the_resources_declare(monkeypatch: pytest.MonkeyPatch)
 def test_the_list_is_what_the_providers_answer() -> None:
     job = model.outputs()
     opening = {key: job[key] for key in ("namespace", "name", "uid", "ulid", "submission", "cluster")}
+    swept = {"jobs": [opening], "opened": {f"{job['namespace']}/{job['name']}": job["uid"]}}
     answers = {
         "JobIdentity": JobIdentityProvider().create({}).outs or {},
         "GatedTrainJob": model.cluster().run(_life.refreshed(job)) or {},
         "JobOpening": model.cluster().run(_life.opened(opening)),
-        "SweepOpening": SweepOpeningProvider().update("id", {"jobs": [opening]}, {"jobs": [opening]}).outs or {},
+        "SweepOpening": SweepOpeningProvider().update("id", swept, {"jobs": [opening]}).outs or {},
     }
     for kind, answer in answers.items():
         assert set(answer) <= listed(f"properties of `{kind}`"), kind
