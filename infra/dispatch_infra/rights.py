@@ -75,5 +75,4 @@ def adapter_cluster_rules() -> list[Rule]:
         _rule(names.LEASES, "get", only=names.CONTROLLER),
         _rule(names.POLICIES, "list"),
         _rule(names.POLICY_BINDINGS, "list"),
-        _rule(names.CRDS, "get"),
     ]

@@ -182,8 +182,7 @@ def test_damaged_gzip_is_exit_4(file: Path) -> None:
     content = gzip.compress(story().lines().encode())
     for at in range(10, len(content), len(content) // 40):
         file.write_bytes(content[:at] + bytes([content[at] ^ 0x55]) + content[at + 1 :])
-        result = audit(file)
-        assert (result.exit_code, "Traceback" in result.output) in ((4, False), (0, False)), at
+        assert audit(file).exit_code == 4, at
 
 
 def test_what_a_log_says_does_not_move_the_cursor(file: Path) -> None:

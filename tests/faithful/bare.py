@@ -9,7 +9,7 @@ from typing import Final
 from dispatch_gates.cluster import Target, run
 from dispatch_gates.contract.names import Resource
 from dispatch_gates.contract.objects import entries
-from dispatch_gates.requests import Create, ExpiredError, NotFoundError, Operation, Pause, Watch, find, write
+from dispatch_gates.requests import Create, ExpiredError, NotServedError, Operation, Pause, Watch, find, write
 from dispatch_local import manifests
 from dispatch_local.cluster import Cluster
 from dispatch_local.parts import MANAGERS
@@ -64,7 +64,7 @@ def _served(name: str) -> Operation[None]:
                 yield Watch(kind, "", before, 0.1)
             except ExpiredError:
                 return
-            except NotFoundError:
+            except NotServedError:
                 pass
         yield Pause(0.1)
     raise AssertionError(f"{name} is not served")

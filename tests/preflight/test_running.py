@@ -97,8 +97,10 @@ def test_observe_only_is_kept_and_refuses() -> None:
             ):
                 require(target, ASKED)
         assert stage.probes == 1
-        others = replace(ASKED, check="its own", controller_namespace="gates", lease="l")
-        with pytest.raises(RefusedError, match="-q training --check 'its own' --controller-namespace gates --lease l "):
+        others = replace(ASKED, runtime=("A", "b"), check="its own", controller_namespace="gates", lease="l")
+        with pytest.raises(
+            RefusedError, match="-q training -r A/b --check 'its own' --controller-namespace gates --lease l "
+        ):
             require(target, others)
 
     against(stage, work)

@@ -15,7 +15,7 @@ from dispatch_gates.contract import names
 from dispatch_gates.contract.trainjob import parse_trainjob
 from dispatch_gates.operations.start import Started
 from dispatch_gates.operations.status import JobState
-from dispatch_gates.requests import Changes, NotFoundError, Operation, Watch, find
+from dispatch_gates.requests import Changes, NotFoundError, Operation, Pause, Watch, find
 from dispatch_gates.resources import _telling
 from dispatch_gates.resources._telling import told, warn, warn_of_runtime
 
@@ -146,6 +146,29 @@ def test_a_long_wait_says_what_it_is_for(
     assert printed.startswith("info: TrainJob team-a/x: waiting for ")
     assert said in printed
     assert capsys.readouterr().err == "", "it ended"
+
+
+def test_a_pause_between_watches_waits_for_what_they_do(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(_telling, "_FIRST_SECONDS", 0.0)
+
+    def stopping() -> Operation[None]:
+        yield Watch(names.TRAINJOBS, "team-a", "1", 600.0)
+        yield Pause(0.5)
+
+    async def run() -> str:
+        operation = told(stopping(), "x")
+        next(operation)
+        operation.send(Changes((), 600.0))
+        printed = ""
+        while not printed:
+            await asyncio.sleep(0)
+            printed += capsys.readouterr().err
+        operation.close()
+        return printed
+
+    assert "the TrainJob to be gone" in asyncio.run(run())
 
 
 def test_errors_pass_both_ways() -> None:

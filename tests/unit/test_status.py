@@ -101,7 +101,7 @@ CASES: dict[str, tuple[JobState, str, dict[str, Any], list[JsonObject]]] = {
         {},
         [objects.workload({"QuotaReserved": False, "Evicted": True})],
     ),
-    "held, its Workload not yet": (J.HELD, "still active: hold it again", {"held": True}, [objects.workload()]),
+    "held, its Workload not yet": (J.HELD, "was cut off half-way, repeat it", {"held": True}, [objects.workload()]),
     "deactivated": (J.DEACTIVATED, "not by a hold", {}, [objects.workload(active=False)]),
     "without a Workload": (J.UNMANAGED, "is Kueue running?", {}, []),
     "suspended in plain mode": (

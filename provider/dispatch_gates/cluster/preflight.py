@@ -128,6 +128,7 @@ def _command(target: Target, asked: Asked) -> str:
     given = {
         "-n": (asked.namespace, None),
         "-q": (asked.queue, None),
+        "-r": ("/".join(asked.runtime) if asked.runtime else None, None),
         "--check": (asked.check, names.ADMISSION_CHECK),
         "--controller-namespace": (asked.controller_namespace, names.CONTROLLER_NAMESPACE),
         "--lease": (asked.lease, names.CONTROLLER),

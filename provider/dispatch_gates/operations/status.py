@@ -113,8 +113,9 @@ def judge(job: TrainJob, workload: Workload | None, evidence: Evidence, check: s
         who = ", ".join(job.gates.names) or "an entry without a name"
         return Verdict(JobState.HELD_BY_ADMINISTRATOR, f"gates left: {who}")
     if job.held:
-        half = "; its Workload is still active: hold it again" if workload is not None and workload.active else ""
-        return Verdict(JobState.HELD, f"hold mark set{half}{left}")
+        half = workload is not None and workload.active
+        why = "; its Workload is active: a Hold or Release was cut off half-way, repeat it" if half else ""
+        return Verdict(JobState.HELD, f"hold mark set{why}{left}")
     if not job.suspended:
         return _unsuspended(job, evidence, pods)
     if not job.kueue_mode:

@@ -47,8 +47,8 @@ def open_all(jobs: Sequence[Props]) -> list[Props]:
     opened, wrong = _each(jobs, _open, "are open")
     if wrong:
         raise GatesError(
-            f"{_some(wrong, jobs)} were not opened: {_listed(wrong)} The others are, without a record of it: run the "
-            "same again."
+            f"{_some(wrong, jobs)} were not opened: {_listed(wrong)} The others are, without a record of it yet: run "
+            "the same again, before any refresh. One of them that is gone by then takes the next `submission`."
         )
     return opened
 

@@ -105,7 +105,7 @@ _AWAITED: Final[Mapping[Resource, str]] = {
 def told(operation: Operation[T], subject: str) -> Operation[T]:
     """Run an operation and print, now and then, what it waits for. To be run in the driver's event loop."""
     loop, began = asyncio.get_running_loop(), time.monotonic()
-    awaited = "the API server"
+    awaited, watched = "the API server", False
     timer: asyncio.TimerHandle
 
     def tell() -> None:
@@ -117,7 +117,9 @@ def told(operation: Operation[T], subject: str) -> Operation[T]:
     try:
         request: Request = next(operation)
         while True:
-            awaited = _awaited(request) or awaited
+            if not (watched and isinstance(request, Pause)):  # a pause between watches waits for what they do
+                awaited = _awaited(request) or awaited
+            watched = watched or isinstance(request, Watch)
             try:
                 reply = yield request
             except ApiError as error:

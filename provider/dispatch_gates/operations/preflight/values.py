@@ -113,7 +113,8 @@ def attempt(operation: Operation[T]) -> Operation[T | Problem]:
     except (ApiError, MalformedError) as error:
         if isinstance(error, UnreachableError | BadReplyError):
             return Problem(str(error), None, unanswered=True)
-        return Problem(str(error), Name.KINDS if isinstance(error, NotServedError) else Name.RIGHTS)
+        # A kind that is not served: the message itself asks whether it is installed.
+        return Problem(str(error), None if isinstance(error, NotServedError) else Name.RIGHTS)
 
 
 def untold(name: Name, problem: Problem, needed: bool = True) -> Capability:
