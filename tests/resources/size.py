@@ -78,12 +78,12 @@ class Figures:
         return "\n".join([f"{self.jobs} jobs; preflight, left out here: {self.preflight:.1f} s", *lines])
 
 
-def measure(world: World, new_stack: Callable[[str], Stack], jobs: int) -> Figures:
-    """Run all, one after the other, and destroy them."""
-    plain = _timed(world, new_stack("plain"), lambda: _plain(world, jobs), jobs)
-    gated = _timed(world, new_stack("gated"), lambda: _gated(world, jobs), jobs)
-    one_by_one = _timed(world, new_stack("one-by-one"), lambda: _one_by_one(world, jobs), jobs)
-    empty = _timed(world, new_stack("empty"), lambda: _empty(jobs + 2), 0)
+def measure(world: World, new_stack: Callable[[str], Stack], jobs: int, rest: float = REST_SECONDS) -> Figures:
+    """Run all, one after the other, and destroy them; the cluster rests in between."""
+    plain = _timed(world, new_stack("plain"), lambda: _plain(world, jobs), jobs, rest)
+    gated = _timed(world, new_stack("gated"), lambda: _gated(world, jobs), jobs, rest)
+    one_by_one = _timed(world, new_stack("one-by-one"), lambda: _one_by_one(world, jobs), jobs, rest)
+    empty = _timed(world, new_stack("empty"), lambda: _empty(jobs + 2), 0, rest)
     preflight = _preflight(world)
     return Figures(jobs, preflight, plain, gated.less(preflight), one_by_one.less(preflight), empty)
 
@@ -97,7 +97,7 @@ def _preflight(world: World) -> float:
     return time.monotonic() - begin
 
 
-def _timed(world: World, stack: Stack, program: Program, jobs: int) -> Ups:
+def _timed(world: World, stack: Stack, program: Program, jobs: int, rest: float) -> Ups:
     """Run `up` twice and destroy. Each begins when the cluster does nothing more: it would pay for what was before."""
     stack.preview(program)  # so that the stack exists, and what is read once has been read
     begin = time.monotonic()
@@ -105,13 +105,13 @@ def _timed(world: World, stack: Stack, program: Program, jobs: int) -> Ups:
     done = time.monotonic()
     until("Kueue to be done with all jobs", lambda: _past_gate(world) == jobs)
     settled = time.monotonic()
-    _await_rest(world)
+    _await_rest(world, rest)
     rested = time.monotonic()
     assert stack.up(program).unchanged
     again = time.monotonic()
     stack.destroy()
     until("all of them to be gone", lambda: not _versions(world))
-    _await_rest(world)
+    _await_rest(world, rest)
     return Ups(done - begin, settled - begin, again - rested)
 
 
@@ -125,7 +125,7 @@ def _versions(world: World) -> dict[str, str]:
     return {metadata["uid"]: metadata["resourceVersion"] for metadata in found}
 
 
-def _await_rest(world: World) -> None:
+def _await_rest(world: World, seconds: float) -> None:
     """Wait until nothing that is made for jobs has changed for some seconds."""
     last, since = _versions(world), time.monotonic()
 
@@ -134,7 +134,7 @@ def _await_rest(world: World) -> None:
         now = _versions(world)
         if now != last:
             last, since = now, time.monotonic()
-        return time.monotonic() - since >= REST_SECONDS
+        return time.monotonic() - since >= seconds
 
     until("the cluster to come to rest", rests, pause=0.5)
 

@@ -15,7 +15,7 @@ from world import World
 
 def test_ten_jobs(world: World, engine: dict[str, str], tmp_path: Path) -> None:
     env = {**engine, "KUBECONFIG": str(world.cluster.kubeconfig)}  # pulumi-kubernetes patches: the adapter may not
-    figures = measure(World(world.cluster, pods=0).make(), lambda name: Stack(name, tmp_path, env), 10)
+    figures = measure(World(world.cluster, pods=0).make(), lambda name: Stack(name, tmp_path, env), 10, rest=0.5)
     print(figures)
     # On a busy machine anything may take several times as long: what these find is an `up` that waits for a time-out.
     for ups in (figures.gated, figures.one_by_one):

@@ -278,7 +278,6 @@ CUTS: Sequence[str] = (
     "before replace trainjobs 1",
     "after replace trainjobs 2",
     "lost replace trainjobs 3",
-    "after get trainjobs 5",
     "before get trainjobs 8",
 )
 
