@@ -190,9 +190,8 @@ def test_plain_mode_names_no_queue() -> None:
     asked: Asked = replace(ASKED, queue=None)
 
     def work(target: Target) -> None:
-        with pytest.raises(
-            RefusedError, match=r"namespace team, plain mode.*`dispatch-gates preflight -n team --kubeconfig /\S+`"
-        ):
+        command = rf"`dispatch-gates preflight -n team -r \S+/{objects.RUNTIME} --kubeconfig /\S+`"
+        with pytest.raises(RefusedError, match=f"namespace team, plain mode.*{command}"):
             require(target, asked)
 
     against(stage, work)
