@@ -19,7 +19,7 @@ from dispatch_gates.contract.manifest import JobSpec
 from dispatch_gates.contract.trainjob import TrainJob
 from dispatch_gates.operations.errors import OperationError, RefusedError, TimedOutError
 from dispatch_gates.operations.status import JobState
-from dispatch_gates.requests import ApiError
+from dispatch_gates.requests import ApiError, NotServedError
 from start_gate.site import Site
 from world import count_of
 
@@ -127,15 +127,19 @@ def test_kueue_mode_where_kueue_is_not_installed(without_kueue: Site) -> None:
 
 
 def test_a_job_of_kueue_mode_that_nobody_manages(without_kueue: Site) -> None:
-    """As where Kueue was taken away after Start: suspend keeps it closed, and Status says why nothing happens."""
+    """As where Kueue was taken away after Start: suspend keeps it closed, and Status says why nothing happens.
+
+    Whether there is a Workload to deactivate nobody can say: Hold sets its mark and fails, Release changes nothing.
+    """
     site = without_kueue
     job = site.by_hand(site.asked("queue"), lambda _: None)
     site.stands(job, JobState.GATED)
     assert site.opened(job).job.suspended
     site.stands(job, JobState.UNMANAGED, "Kueue has no Workload for it: is Kueue running?")
-    site.hold(job)
-    site.stands(job, JobState.HELD)
-    assert site.release(job).suspended
+    for operation in (site.hold, site.release):
+        with pytest.raises(NotServedError, match="is not served there; is it installed"):
+            operation(job)
+        site.stands(job, JobState.HELD)
     assert site.pods_of(job) == ()
     site.end(job)
 
