@@ -102,12 +102,8 @@ def _pass(seen: Observation, acknowledge_seconds: float) -> Operation[Outcome]:
                 try:
                     seen = yield from _raise(seen, action, acknowledge_seconds)
                 except (DeniedError, InvalidError, NotFoundError, NotServedError) as error:
-                    return (
-                        yield from _wait(
-                            seen,
-                            Wait(action.check, Reason.REFUSED, f"A could not be raised and seen to arrive: {error}"),
-                        )
-                    )
+                    why = f"A could not be raised and seen to arrive: {error}"
+                    return (yield from _wait(seen, Wait(action.check, Reason.REFUSED, why)))
             case Wait():
                 return (yield from _wait(seen, action))
             case TakeBack(check, message):

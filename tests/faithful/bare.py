@@ -7,14 +7,13 @@ from contextlib import contextmanager
 from typing import Final
 
 from dispatch_gates.cluster import Target, run
-from dispatch_gates.contract.names import Resource
+from dispatch_gates.contract.names import CRDS, Resource
 from dispatch_gates.contract.objects import entries
 from dispatch_gates.requests import Create, ExpiredError, NotServedError, Operation, Pause, Watch, find, write
 from dispatch_local import manifests
 from dispatch_local.cluster import Cluster
 from dispatch_local.parts import MANAGERS
 
-_CRDS: Final = Resource("apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition")
 _KINDS: Final = {"TrainJob", "Workload", "AdmissionCheck", "JobSet"}
 _OTHERS: Final = ("kube-controller-manager", "kube-scheduler")
 _TRIES: Final = 600
@@ -42,7 +41,7 @@ def _install() -> Operation[None]:
     assert len(wanted) == len(_KINDS), [crd["metadata"]["name"] for crd in wanted]
     for crd in wanted:
         crd["spec"].pop("conversion", None)
-        yield from write(Create(_CRDS, crd))
+        yield from write(Create(CRDS, crd))
     for crd in wanted:
         yield from _served(crd["metadata"]["name"])
 
@@ -54,7 +53,7 @@ def _served(name: str) -> Operation[None]:
     would then find that its version is too old.
     """
     for _ in range(_TRIES):
-        raw = yield from find(_CRDS, "", name)
+        raw = yield from find(CRDS, "", name)
         conditions = entries(raw or {}, "status", "conditions")
         if raw and any(entry.get("type") == "Established" and entry.get("status") == "True" for entry in conditions):
             (version,) = [found["name"] for found in raw["spec"]["versions"] if found["storage"]]

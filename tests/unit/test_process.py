@@ -7,7 +7,6 @@ lasts its time out; what the endpoints say; no usable configuration.
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import signal
 import socket
@@ -23,7 +22,7 @@ import aiohttp
 from dispatch_gates.contract.names import ADMISSION_CHECKS, CONTROLLER, CONTROLLER_NAMESPACE, LEASES, PODS, WORKLOADS
 from model import objects
 from model.apiserver import ApiServer
-from model.http import Front, served
+from model.http import Front, served, write_kubeconfig
 from model.objects import CHECK, WORKLOAD
 from model.promises import broken, our_entry
 from unit.pass_checks import scene
@@ -162,7 +161,7 @@ def test_without_a_configuration_it_says_so(tmp_path: Path) -> None:
 def test_an_address_that_cannot_be_listened_on(tmp_path: Path) -> None:
     """One line that names it, and an exit code that does not read as a lost Lease."""
     kubeconfig = tmp_path / "kubeconfig"
-    kubeconfig.write_text(json.dumps(KUBECONFIG))
+    write_kubeconfig(kubeconfig, "http://127.0.0.1:9")
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
@@ -173,13 +172,3 @@ def test_an_address_that_cannot_be_listened_on(tmp_path: Path) -> None:
                 [sys.executable, "-m", "dispatch_admission", *arguments], capture_output=True, text=True, check=False
             )
             assert (done.returncode, listen in done.stderr, "Traceback" in done.stderr) == (code, True, False), done
-
-
-KUBECONFIG = {
-    "apiVersion": "v1",
-    "kind": "Config",
-    "clusters": [{"name": "a", "cluster": {"server": "http://127.0.0.1:9"}}],
-    "users": [{"name": "a", "user": {"token": "t"}}],
-    "contexts": [{"name": "a", "context": {"cluster": "a", "user": "a"}}],
-    "current-context": "a",
-}

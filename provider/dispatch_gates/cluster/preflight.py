@@ -133,12 +133,11 @@ def _command(target: Target, asked: Asked) -> str:
         "--controller-namespace": (asked.controller_namespace, names.CONTROLLER_NAMESPACE),
         "--lease": (asked.lease, names.CONTROLLER),
         "--context": (target.context, None),
+        "--kubeconfig": (target.kubeconfig if is_path(target.kubeconfig or "") else None, None),  # never its content
     }
     options = [
         f"{option} {shlex.quote(value)}"
         for option, (value, usual) in given.items()
         if value is not None and value != usual
     ]
-    if target.kubeconfig and is_path(target.kubeconfig):  # its content is not shown
-        options.append(f"--kubeconfig {shlex.quote(target.kubeconfig)}")
     return " ".join(["dispatch-gates preflight", *options])

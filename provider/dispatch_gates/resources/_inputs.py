@@ -61,6 +61,11 @@ def known(value: Any) -> bool:
     return all(known(item) for item in value) if isinstance(value, list | tuple) else True
 
 
+def name_of(props: Props) -> str:
+    """Return the name of the TrainJob that a resource is about: its identity must be known, and valid."""
+    return Identity.of(props["ulid"], props["submission"]).name
+
+
 def job_spec(props: Props) -> tuple[JobSpec | None, list[Failure]]:
     """Return what Start is asked for, and what is wrong with the inputs.
 

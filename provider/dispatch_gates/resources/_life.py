@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from dispatch_gates.contract.identity import Identity
 from dispatch_gates.contract.manifest import JobSpec
 from dispatch_gates.contract.trainjob import TrainJob
 from dispatch_gates.operations.errors import RefusedError
@@ -19,7 +18,7 @@ from dispatch_gates.operations.start import Started, start
 from dispatch_gates.operations.status import JobState, left_behind, status
 from dispatch_gates.operations.stop import stop
 from dispatch_gates.requests import Operation
-from dispatch_gates.resources._inputs import Props
+from dispatch_gates.resources._inputs import Props, name_of
 from dispatch_gates.resources._running import in_cluster
 from dispatch_gates.resources.job_inputs import setting
 
@@ -101,7 +100,7 @@ def openable(props: Props) -> Operation[TrainJob]:
 def opened(props: Props) -> Operation[Props]:
     """Open a recorded job; return the outputs of its opening."""
     yield from in_cluster(props["cluster"], props)
-    name = Identity.of(props["ulid"], props["submission"]).name
+    name = name_of(props)
     assert name == props["name"], f"{props['name']} is not the name of {props['ulid']}, {props['submission']}"
     seconds = setting(props, "workload_timeout_seconds")
     done = yield from open_job(props["namespace"], name, props["uid"], seconds=seconds)

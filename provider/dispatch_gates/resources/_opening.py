@@ -25,9 +25,7 @@ _SHOWN: Final = 3
 def open_one(props: Props) -> Props:
     """Open a recorded job; return the outputs of its opening. Raises `GatesError` where it was not opened."""
     if not _preflight.is_proven(props):
-        job = _running.run(props, _life.to_prove(props, {**props, "opened": True}))
-        if job is not None:
-            _preflight.prove(props, job.queue, job.runtime)
+        _prove(*_read(props))
     return _open(props)
 
 
@@ -42,8 +40,7 @@ def open_all(jobs: Sequence[Props]) -> list[Props]:
     if wrong:
         raise GatesError(f"{_some(wrong, jobs)} cannot be opened, and so none was: {_listed(wrong)}")
     for props, job in read:
-        if not job.past_gate and not _preflight.is_proven(props):
-            _preflight.prove(props, job.queue, job.runtime)
+        _prove(props, job)
     opened, wrong = _each(jobs, _open, "are open")
     if wrong:
         raise GatesError(
@@ -55,6 +52,12 @@ def open_all(jobs: Sequence[Props]) -> list[Props]:
 
 def _read(props: Props) -> tuple[Props, TrainJob]:
     return props, _running.run(props, _life.openable(props))
+
+
+def _prove(props: Props, job: TrainJob) -> None:
+    """Make sure that the gate of a job is proven, unless the job is past it; raise `GatesError` where it is not."""
+    if not job.past_gate and not _preflight.is_proven(props):
+        _preflight.prove(props, job.queue, job.runtime)
 
 
 def _open(props: Props) -> Props:

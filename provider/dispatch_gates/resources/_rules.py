@@ -6,10 +6,9 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from dispatch_gates.contract.identity import Identity
 from dispatch_gates.operations.status import JobState
 from dispatch_gates.printable import is_path
-from dispatch_gates.resources._inputs import ASKED, Failure, Props, job_spec, known, whole
+from dispatch_gates.resources._inputs import ASKED, Failure, Props, job_spec, known, name_of, whole
 from dispatch_gates.resources._running import records_problem
 from dispatch_gates.resources.job_inputs import DEFAULTS
 
@@ -128,7 +127,7 @@ def where_of(job: Props) -> str | None:
     """Return which TrainJob an opening is about, as `namespace/name`; None while that is unknown."""
     if not known([job.get(key) for key in IDENTITY]):
         return None
-    return f"{job['namespace']}/{Identity.of(job['ulid'], whole(job['submission'])).name}"
+    return f"{job['namespace']}/{name_of(job)}"
 
 
 def _listed(props: Props) -> list[Props]:
@@ -139,8 +138,7 @@ def _listed(props: Props) -> list[Props]:
 
 def _another_job(news: Props) -> str | None:
     """Say why an opening is not about the job that it was given."""
-    where = where_of(news)
-    if where is None or not known(news.get("name")) or where.endswith(f"/{news['name']}"):
+    if where_of(news) is None or not known(news.get("name")) or news["name"] == name_of(news):
         return None
     return f"its job is {news['name']} as yet, and was left out of this run: leave it in (`--target`)"
 

@@ -10,13 +10,12 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
 
-from dispatch_gates.contract.identity import Identity
 from dispatch_gates.contract.objects import MalformedError
 from dispatch_gates.operations.errors import OperationError
 from dispatch_gates.operations.jobs import cluster_identity
 from dispatch_gates.printable import kubeconfig_named, printable
 from dispatch_gates.requests import ApiError, Operation
-from dispatch_gates.resources._inputs import Props
+from dispatch_gates.resources._inputs import Props, name_of
 from dispatch_gates.resources._telling import told
 
 if TYPE_CHECKING:
@@ -84,7 +83,7 @@ def records_problem() -> str | None:
 
 
 def _subject(props: Props) -> str:
-    return f"TrainJob {props['namespace']}/{Identity.of(props['ulid'], props['submission']).name}"
+    return f"TrainJob {props['namespace']}/{name_of(props)}"
 
 
 def _named(props: Props) -> str:

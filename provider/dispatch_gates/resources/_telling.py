@@ -105,7 +105,7 @@ _AWAITED: Final[Mapping[Resource, str]] = {
 def told(operation: Operation[T], subject: str) -> Operation[T]:
     """Run an operation and print, now and then, what it waits for. To be run in the driver's event loop."""
     loop, began = asyncio.get_running_loop(), time.monotonic()
-    awaited, watched = "the API server", False
+    awaited = "the API server"
     timer: asyncio.TimerHandle
 
     def tell() -> None:
@@ -117,9 +117,8 @@ def told(operation: Operation[T], subject: str) -> Operation[T]:
     try:
         request: Request = next(operation)
         while True:
-            if not (watched and isinstance(request, Pause)):  # a pause between watches waits for what they do
-                awaited = _awaited(request) or awaited
-            watched = watched or isinstance(request, Watch)
+            if not (isinstance(request, Pause) and awaited in _AWAITED.values()):
+                awaited = _awaited(request) or awaited  # a pause between watches waits for what they do
             try:
                 reply = yield request
             except ApiError as error:

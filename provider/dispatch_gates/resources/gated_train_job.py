@@ -6,25 +6,22 @@ Create is Start, update is Open, Hold and Release, read is Status, delete is Sto
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar, Final, Unpack
+from typing import Any, Final, Unpack
 
 import pulumi
 from pulumi.dynamic import (
-    CheckFailure,
     CheckResult,
-    ConfigureRequest,
     CreateResult,
     DiffResult,
     ReadResult,
     Resource,
-    ResourceProvider,
     UpdateResult,
 )
 
 from dispatch_gates.operations.errors import RefusedError, TimedOutError
 from dispatch_gates.resources import _life, _preflight, _rules, _running, _telling
 from dispatch_gates.resources._inputs import Props, canonical, job_spec
-from dispatch_gates.resources._running import GatesError
+from dispatch_gates.resources._provider import Provider, checked, refuse
 from dispatch_gates.resources.job_inputs import JobInputs, with_defaults
 from dispatch_gates.resources.job_outputs import JobOutputs
 
@@ -35,19 +32,12 @@ DELETION: Final[_running.Todo] = {
 """What to do about a deletion that failed."""
 
 
-class GatedTrainJobProvider(ResourceProvider):
+class GatedTrainJobProvider(Provider):
     """Translates the engine's calls to operations. Stored in states by module and name: never move it."""
-
-    serialize_as_secret_always: ClassVar[bool] = False  # type: ignore[misc] # the SDK reads it from the class
-
-    def configure(self, req: ConfigureRequest) -> None:
-        """Take the settings of preflight from the stack's configuration. They are the process's, not this object's."""
-        _preflight.configure(req.config.get)
 
     def check(self, olds: Props, news: Props) -> CheckResult:
         """Check what can be checked without a cluster; in previews too, where inputs may be unknown."""
-        found = [*_rules.failures(olds, news), *_preflight.settings_failures()]
-        return CheckResult(news, [CheckFailure(name, why) for name, why in found])
+        return checked(news, [*_rules.failures(olds, news), *_preflight.settings_failures()])
 
     def diff(self, _id: str, olds: Props, news: Props) -> DiffResult:
         """Say whether the inputs differ from what was last done, and whether it takes a new submission."""
@@ -56,8 +46,7 @@ class GatedTrainJobProvider(ResourceProvider):
 
     def create(self, props: Props) -> CreateResult:
         """Start the job, closed, or take over the one that an earlier, interrupted create started."""
-        if wrong := _rules.failures({}, props):
-            raise GatesError("; ".join(f"{name}: {why}" for name, why in wrong))
+        refuse(_rules.failures({}, props))
         asked, _ = job_spec(props)
         assert asked is not None, "the inputs are valid and known"
         _preflight.prove(props, asked.queue, asked.runtime)

@@ -2,43 +2,34 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Final
+from typing import Final
 
 import pulumi
 from pulumi.dynamic import (
-    CheckFailure,
     CheckResult,
-    ConfigureRequest,
     CreateResult,
     DiffResult,
     Resource,
-    ResourceProvider,
     UpdateResult,
 )
 
-from dispatch_gates.resources import _opening, _preflight, _rules
+from dispatch_gates.resources import _opening, _rules
 from dispatch_gates.resources._inputs import Props
-from dispatch_gates.resources._running import GatesError
+from dispatch_gates.resources._provider import Provider, checked, refuse
 from dispatch_gates.resources.gated_train_job import GatedTrainJob
 from dispatch_gates.resources.job_outputs import Named
 
 
-class JobOpeningProvider(ResourceProvider):
+class JobOpeningProvider(Provider):
     """Translates the engine's calls to operations. Stored in states by module and name: never move it.
 
     An opening is something that happened: refreshing keeps it, also where the job is gone, so that the same
     submission is never opened again under a new TrainJob.
     """
 
-    serialize_as_secret_always: ClassVar[bool] = False  # type: ignore[misc] # the SDK reads it from the class
-
-    def configure(self, req: ConfigureRequest) -> None:
-        """Take the settings of preflight from the stack's configuration. They are the process's, not this object's."""
-        _preflight.configure(req.config.get)
-
     def check(self, olds: Props, news: Props) -> CheckResult:
         """Refuse to open a submission a second time, for another TrainJob."""
-        return CheckResult(news, [CheckFailure(name, why) for name, why in _rules.opening_failures(olds, news)])
+        return checked(news, _rules.opening_failures(olds, news))
 
     def diff(self, _id: str, olds: Props, news: Props) -> DiffResult:
         """Another job or submission is another opening; another kubeconfig is not."""
@@ -47,8 +38,7 @@ class JobOpeningProvider(ResourceProvider):
 
     def create(self, props: Props) -> CreateResult:
         """Open the job; success without a write where it is open already."""
-        if wrong := _rules.opening_failures({}, props):
-            raise GatesError("; ".join(f"{name}: {why}" for name, why in wrong))
+        refuse(_rules.opening_failures({}, props))
         outs = _opening.open_one(props)
         return CreateResult(f"{outs['namespace']}/{outs['name']}", outs)
 

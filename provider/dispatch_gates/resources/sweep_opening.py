@@ -3,45 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, ClassVar, Final
+from typing import Any, Final
 
 import pulumi
 from pulumi.dynamic import (
-    CheckFailure,
     CheckResult,
-    ConfigureRequest,
     CreateResult,
     DiffResult,
     Resource,
-    ResourceProvider,
     UpdateResult,
 )
 from ulid import ULID
 
-from dispatch_gates.resources import _opening, _preflight, _rules
+from dispatch_gates.resources import _opening, _rules
 from dispatch_gates.resources._inputs import Props
-from dispatch_gates.resources._running import GatesError
+from dispatch_gates.resources._provider import Provider, checked, refuse
 from dispatch_gates.resources.gated_train_job import GatedTrainJob
 
 
-class SweepOpeningProvider(ResourceProvider):
+class SweepOpeningProvider(Provider):
     """Translates the engine's calls to operations. Stored in states by module and name: never move it.
 
     Like a `JobOpening` it is a record of what happened: refreshing keeps it, and so does a job that leaves the list. No
     submission in it is opened again as another TrainJob.
     """
 
-    serialize_as_secret_always: ClassVar[bool] = False  # type: ignore[misc] # the SDK reads it from the class
-
-    def configure(self, req: ConfigureRequest) -> None:
-        """Take the settings of preflight from the stack's configuration. They are the process's, not this object's."""
-        _preflight.configure(req.config.get)
-
     def check(self, olds: Props, news: Props) -> CheckResult:
         """Refuse to open a submission a second time, for another TrainJob."""
         # Of what left the list the old inputs know nothing: an update asks the record.
         before = {where: job.get("uid") for where, job in _rules.swept(olds).items()}
-        return CheckResult(news, [CheckFailure(name, why) for name, why in _rules.sweep_failures(before, news)])
+        return checked(news, _rules.sweep_failures(before, news))
 
     def diff(self, _id: str, olds: Props, news: Props) -> DiffResult:
         """Other jobs or submissions are to be opened; of itself it is never replaced: that would lose its record."""
@@ -62,8 +53,7 @@ class SweepOpeningProvider(ResourceProvider):
 def _opened(olds: Props, news: Props) -> Props:
     """Open what is not recorded as opened yet; return the outputs."""
     before: dict[str, str | None] = olds.get("opened", {})
-    if wrong := _rules.sweep_failures(before, news):
-        raise GatesError("; ".join(f"{name}: {why}" for name, why in wrong))
+    refuse(_rules.sweep_failures(before, news))
     jobs = _rules.swept(news)
     done = {
         str(_rules.where_of(outs)): outs
