@@ -22,12 +22,14 @@ class RequestsLog:
         self._path, self._namespace = world.cluster.audit_log, world.namespace
         self._begin = self._path.stat().st_size
 
-    def writes(self) -> list[str]:
-        """Return the writes of the product's client, refused ones too, as people would say them."""
+    def writes(self, *, refused: bool = True) -> list[str]:
+        """Return the writes of the product's client, as people would say them; refused ones (conflicts) too."""
         return [
             f"{event['verb']} {event['objectRef']['resource']} {event['objectRef'].get('name', '')}"
             for event in self._events()
-            if event["verb"] in _WRITES and event.get("userAgent", "").startswith("dispatch-gates/")
+            if event["verb"] in _WRITES
+            and event.get("userAgent", "").startswith("dispatch-gates/")
+            and (refused or dig(event, "responseStatus", "code") in (200, 201))
         ]
 
     def received(self, verb: str, name: str) -> datetime:

@@ -160,18 +160,21 @@ def by_key(world: World, stack: Stack) -> dict[str, TrainJob]:
     return {ulids[job.meta.labels[ULID_LABEL]].rpartition("::")[2]: job for job in jobs}
 
 
+def uids(jobs: Mapping[str, TrainJob]) -> dict[str, str]:
+    return {key: job.meta.uid for key, job in jobs.items()}
+
+
 def assert_recorded(stack: Stack, jobs: Mapping[str, TrainJob]) -> None:
     """Assert that the state has these jobs, each opened, and nothing half done."""
-    assert {entry["uid"] for entry in stack.outputs("SweepOpening")["jobs"]} == {job.meta.uid for job in jobs.values()}
-    assert {entry["outputs"]["uid"] for entry in stack.resources("GatedTrainJob")} == {
-        job.meta.uid for job in jobs.values()
-    }
+    there = {*uids(jobs).values()}
+    assert {entry["uid"] for entry in stack.outputs("SweepOpening")["jobs"]} == there
+    assert {entry["outputs"]["uid"] for entry in stack.resources("GatedTrainJob")} == there
     assert not any(job.gates.closed for job in jobs.values())
     assert stack.pending() == []
 
 
 def test_engine_killed(world: World, stack: Stack, tmp_path: Path) -> None:
-    """Before the others here: what the SDK leaves of it is collected after the next test."""
+    """Runs that are cut off come first here: what the SDK leaves of them is collected a while later, and told of."""
     program = sweep(inputs(world), "a", "b", "c")
     watched = Watched(Cut("replace trainjobs 2", "engine killed"), tmp_path)
     assert try_to(lambda: stack.up(program, **watched.environment))
@@ -182,54 +185,38 @@ def test_engine_killed(world: World, stack: Stack, tmp_path: Path) -> None:
     stack.up(program)
     stack.refresh(clear_pending_creates=True)  # of which the engine never learnt the end
     after = by_key(world, stack)
-    assert {key: job.meta.uid for key, job in after.items()} == {key: job.meta.uid for key, job in before.items()}
+    assert uids(after) == uids(before)
     assert_recorded(stack, after)
     stack.destroy()
 
 
-def test_the_life_of_a_sweep(world: World, stack: Stack) -> None:
-    given, log = inputs(world), RequestsLog(world)
-    program = sweep(given, "a", "b", "c")
-    assert stack.preview(program, KUBECONFIG="/nowhere/kubeconfig") == {"create": 6}
-    with Records(stack) as records:
-        assert stack.up(program)["create"] == 6
-    first = by_key(world, stack)
-    assert_recorded(stack, first)
-    recorded = [records.first(has("GatedTrainJob", uid=job.meta.uid)) for job in first.values()]
-    opened = [log.received("update", job.meta.name) for job in first.values()]
-    assert max(recorded) < min(opened), "nothing is opened before all are recorded"
-    assert (stack.outputs("SweepOpening")["already"], stack.outputs("SweepOpening")["held_by"]) == ([], {})
+CUTS: Sequence[str] = (
+    "before replace trainjobs 1",
+    "after replace trainjobs 2",
+    "lost replace trainjobs 3",
+    "before get trainjobs 8",
+)
 
-    log = RequestsLog(world)
-    assert stack.up(program).unchanged
-    assert stack.up(sweep(given, "c", "a", "b")).unchanged, "in another order"
-    stack.refresh()
-    assert stack.up(program).unchanged
-    assert log.writes() == []
 
-    # One comes, one goes on to its next submission, one goes.
-    log = RequestsLog(world)
-    assert stack.up(sweep(given, "a", "b", "d", b=2))["update"] == 1
-    second = by_key(world, stack)
-    assert sorted(second) == ["a", "b", "d"]
-    assert_recorded(stack, second)
-    updates = [line for line in log.writes() if line.startswith("update trainjobs")]
-    assert sorted(updates) == sorted(f"update trainjobs {second[key].meta.name}" for key in "bd")
-    assert second["a"].meta.uid == first["a"].meta.uid
-
-    # What was opened and is gone is not opened again as another object; its next submission is.
-    world.delete(TRAINJOBS, second["a"].meta.name)
-    until("the job to be gone", lambda: not remains_of(second["a"], world))
-    stack.refresh()
-    printed = stack.up_fails(sweep(given, "a", "b", "d", b=2))
-    assert "submission 1 was opened already" in printed
-    assert "Traceback" not in printed
-    assert by_key(world, stack)["a"].gates.ours
-    stack.up(sweep(given, "a", "b", "d", a=2, b=2))
-    assert_recorded(stack, by_key(world, stack))
-
+@pytest.mark.parametrize("text", CUTS)
+def test_cut_off(text: str, world: World, stack: Stack, tmp_path: Path) -> None:
+    """Each of the three is read by Start, by the look before the first is opened, and when it is opened."""
+    program, log = sweep(inputs(world), "a", "b", "c"), RequestsLog(world)
+    how, _, place = text.partition(" ")
+    watched = Watched(Cut(place, HOWS[how]), tmp_path)
+    failed = try_to(lambda: stack.up(program, **watched.environment))
+    assert watched.noted()
+    before = by_key(world, stack)
+    assert sorted(before) == ["a", "b", "c"]
+    assert failed is (stack.resources("SweepOpening") == [])
+    assert failed or how == "lost"
+    stack.up(program)
+    after = by_key(world, stack)
+    assert uids(after) == uids(before)
+    assert_recorded(stack, after)
+    assert log.created(f"{PROJECT}/{stack.name}/") == {job.meta.name: 1 for job in after.values()}
     stack.destroy()
-    assert stack.resources() == jobs_of(world, stack) == []
+    assert jobs_of(world, stack) == []
 
 
 def test_one_that_cannot_be_opened_keeps_all_that_are_new_closed(world: World, stack: Stack) -> None:
@@ -274,30 +261,46 @@ def test_one_that_cannot_be_opened_keeps_all_that_are_new_closed(world: World, s
     stack.destroy()
 
 
-CUTS: Sequence[str] = (
-    "before replace trainjobs 1",
-    "after replace trainjobs 2",
-    "lost replace trainjobs 3",
-    "before get trainjobs 8",
-)
+def test_the_life_of_a_sweep(world: World, stack: Stack) -> None:
+    given, log = inputs(world), RequestsLog(world)
+    program = sweep(given, "a", "b", "c")
+    assert stack.preview(program, KUBECONFIG="/nowhere/kubeconfig") == {"create": 6}
+    with Records(stack) as records:
+        assert stack.up(program)["create"] == 6
+    first = by_key(world, stack)
+    assert_recorded(stack, first)
+    recorded = [records.first(has("GatedTrainJob", uid=job.meta.uid)) for job in first.values()]
+    opened = [log.received("update", job.meta.name) for job in first.values()]
+    assert max(recorded) < min(opened), "nothing is opened before all are recorded"
+    assert (stack.outputs("SweepOpening")["already"], stack.outputs("SweepOpening")["held_by"]) == ([], {})
 
+    log = RequestsLog(world)
+    assert stack.up(program).unchanged
+    assert stack.up(sweep(given, "c", "a", "b")).unchanged, "in another order"
+    stack.refresh()
+    assert stack.up(program).unchanged
+    assert log.writes() == []
 
-@pytest.mark.parametrize("text", CUTS)
-def test_cut_off(text: str, world: World, stack: Stack, tmp_path: Path) -> None:
-    """Each of the three is read by Start, by the look before the first is opened, and when it is opened."""
-    program, log = sweep(inputs(world), "a", "b", "c"), RequestsLog(world)
-    how, _, place = text.partition(" ")
-    watched = Watched(Cut(place, HOWS[how]), tmp_path)
-    failed = try_to(lambda: stack.up(program, **watched.environment))
-    assert watched.noted()
-    before = by_key(world, stack)
-    assert sorted(before) == ["a", "b", "c"]
-    assert failed is (stack.resources("SweepOpening") == [])
-    assert failed or how == "lost"
-    stack.up(program)
-    after = by_key(world, stack)
-    assert {key: job.meta.uid for key, job in after.items()} == {key: job.meta.uid for key, job in before.items()}
-    assert_recorded(stack, after)
-    assert log.created(f"{PROJECT}/{stack.name}/") == {job.meta.name: 1 for job in after.values()}
+    # One comes, one goes on to its next submission, one goes.
+    log = RequestsLog(world)
+    assert stack.up(sweep(given, "a", "b", "d", b=2))["update"] == 1
+    second = by_key(world, stack)
+    assert sorted(second) == ["a", "b", "d"]
+    assert_recorded(stack, second)
+    updates = [line for line in log.writes(refused=False) if line.startswith("update trainjobs")]
+    assert sorted(updates) == sorted(f"update trainjobs {second[key].meta.name}" for key in "bd")
+    assert second["a"].meta.uid == first["a"].meta.uid
+
+    # What was opened and is gone is not opened again as another object; its next submission is.
+    world.delete(TRAINJOBS, second["a"].meta.name)
+    until("the job to be gone", lambda: not remains_of(second["a"], world))
+    stack.refresh()
+    printed = stack.up_fails(sweep(given, "a", "b", "d", b=2))
+    assert "submission 1 was opened already" in printed
+    assert "Traceback" not in printed
+    assert by_key(world, stack)["a"].gates.ours
+    stack.up(sweep(given, "a", "b", "d", a=2, b=2))
+    assert_recorded(stack, by_key(world, stack))
+
     stack.destroy()
-    assert jobs_of(world, stack) == []
+    assert stack.resources() == jobs_of(world, stack) == []
